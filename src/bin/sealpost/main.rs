@@ -1,0 +1,29 @@
+//! The native `sealpost` command.
+
+use clap::{Parser, Subcommand};
+
+mod database;
+mod provider;
+
+#[derive(Parser)]
+#[command(name = "sealpost", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Runs the development database: Hrana 2 and 3 over HTTP in front of a file.
+    Database(database::Options),
+    /// Runs the provider model: answers like Resend and shows an inbox page.
+    Provider(provider::Options),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().verb {
+        Verb::Database(options) => database::run(options).await,
+        Verb::Provider(options) => provider::run(options).await,
+    }
+}

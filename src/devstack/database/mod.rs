@@ -1,0 +1,1 @@
+//! The development database: Hrana over HTTP in front of the embedded libSQL engine.

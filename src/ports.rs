@@ -1,0 +1,58 @@
+//! What the paths ask of the world. The Worker, the native tests and the simulation each bring their own.
+//!
+//! The futures are not `Send`: a Worker runs on one thread, and the native tests drive theirs on one.
+#![allow(
+    async_fn_in_trait,
+    reason = "every implementation is single-threaded; no caller needs a Send bound"
+)]
+
+use core::time::Duration;
+
+use crate::outbox::time::Millis;
+
+/// The wall clock and the only way to wait.
+pub trait Clock {
+    /// The time now. Workers freeze it between IO, so two reads without an await in between are equal.
+    fn now(&self) -> Millis;
+    /// Waits at least this long.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// The only source of randomness: ids, claim tokens, jitter.
+pub trait Random {
+    /// Fills the buffer with bytes nobody can predict.
+    fn fill(&self, buffer: &mut [u8]);
+}
+
+/// One call to the provider: bytes that were sealed before, and the key they were sealed under.
+#[derive(Clone, Copy, Debug)]
+pub struct MailRequest<'a> {
+    /// The request body, byte for byte as it was sealed.
+    pub body: &'a str,
+    /// Goes out as `Idempotency-Key`.
+    pub idempotency_key: &'a str,
+}
+
+/// What one call to the provider came back with, before anybody judges it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MailAnswer {
+    /// A status line arrived.
+    Response {
+        /// HTTP status.
+        status: u16,
+        /// The `Retry-After` header as received.
+        retry_after: Option<String>,
+        /// The body up to a limit; `None` where it never arrived whole (stalled, reset, too long).
+        body: Option<Vec<u8>>,
+    },
+    /// No status line within the time limit. The provider may have taken the mail.
+    TimedOut,
+    /// The connection failed or was reset. The provider may have taken the mail.
+    Disconnected,
+}
+
+/// The mail provider.
+pub trait Mailer {
+    /// Makes exactly one call, bounded in time. It never repeats by itself.
+    async fn send(&self, request: MailRequest<'_>) -> MailAnswer;
+}

@@ -1,0 +1,1 @@
+//! Every SQL statement of the Worker, one named function per question.
