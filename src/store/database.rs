@@ -1,0 +1,154 @@
+//! What a path may ask of the database: one transaction, one round trip.
+
+use libsql::Value;
+use serde::de::DeserializeOwned;
+
+/// One SQL statement with its positional arguments.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// The text; the same text for the same question, so that a server may cache its plan.
+    pub sql: &'static str,
+    /// Positional arguments (`?1`, `?2`, ...).
+    pub args: Vec<Value>,
+}
+
+/// Whether a transaction whose answer was lost may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Running it twice leaves what running it once leaves; the caller's comment says why.
+    Safe,
+    /// A lost answer is reported as [`DatabaseError::Ambiguous`].
+    Never,
+}
+
+/// The lock a transaction asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `BEGIN IMMEDIATE`: the write lock first, so that a busy database is noticed before anything ran.
+    Write,
+    /// `BEGIN DEFERRED`: reads only. Always safe to repeat.
+    Read,
+}
+
+/// Statements that take effect together or not at all.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Which lock it takes.
+    pub mode: Mode,
+    /// What a lost answer means.
+    pub repeat: Repeat,
+    /// In the order they run; each runs only if all before it did.
+    pub statements: Vec<Statement>,
+}
+
+/// The rows that one statement returned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// Column names, in order.
+    pub columns: Vec<String>,
+    /// The rows, in order; each as long as `columns`.
+    pub rows: Vec<Vec<Value>>,
+    /// Rows changed by INSERT, UPDATE or DELETE, triggers not counted. Never used to decide: `RETURNING` and reads are.
+    pub affected: u64,
+}
+
+/// Why a transaction did not (or may not) have taken effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DatabaseError {
+    /// Nothing ran: the write lock could not be had, or the server refused the connection for now.
+    #[error("database_busy")]
+    Busy,
+    /// Nothing was committed: the server refuses us (token, address, protocol). Ours to mend.
+    #[error("database_refused")]
+    Refused {
+        /// HTTP status; 0 where the request could not be made.
+        status: u16,
+    },
+    /// A constraint refused a statement; everything was rolled back.
+    #[error("database_constraint")]
+    Constraint {
+        /// Position of the statement in [`Transaction::statements`].
+        statement: usize,
+    },
+    /// A statement failed for another reason; everything was rolled back.
+    #[error("database_statement_failed")]
+    Failed {
+        /// Position of the statement in [`Transaction::statements`].
+        statement: usize,
+    },
+    /// The answer was lost or unreadable: the transaction may have been committed.
+    #[error("database_ambiguous")]
+    Ambiguous,
+    /// The answer was read, but a row did not have the shape that its statement promises. Ours to mend.
+    #[error("database_row_shape")]
+    Shape,
+}
+
+/// The database, as the paths see it.
+#[allow(async_fn_in_trait, reason = "every implementation is single-threaded; no caller needs a Send bound")]
+pub trait Database {
+    /// Runs one transaction in one round trip (more only where nothing had run yet, or where it is safe to repeat).
+    ///
+    /// On success there is one [`Rows`] per statement.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`]; only `Ambiguous` leaves the effect unknown.
+    async fn run(&self, transaction: Transaction) -> Result<Vec<Rows>, DatabaseError>;
+}
+
+impl Statement {
+    /// A statement with its arguments.
+    pub fn new(sql: &'static str, args: Vec<Value>) -> Self {
+        Self { sql, args }
+    }
+}
+
+impl Transaction {
+    /// A write whose lost answer is reported, never repeated.
+    pub fn write(statements: Vec<Statement>) -> Self {
+        Self { mode: Mode::Write, repeat: Repeat::Never, statements }
+    }
+
+    /// A write that may be repeated; the caller says why in a comment.
+    pub fn repeatable_write(statements: Vec<Statement>) -> Self {
+        Self { mode: Mode::Write, repeat: Repeat::Safe, statements }
+    }
+
+    /// A read.
+    pub fn read(statements: Vec<Statement>) -> Self {
+        Self { mode: Mode::Read, repeat: Repeat::Safe, statements }
+    }
+}
+
+impl Rows {
+    /// The rows as values of `T`, by column name.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Shape`] where a row does not fit.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<Vec<T>, DatabaseError> {
+        self.rows.iter().map(|row| self.decode_row(row)).collect()
+    }
+
+    fn decode_row<T: DeserializeOwned>(&self, row: &[Value]) -> Result<T, DatabaseError> {
+        let object = self.columns.iter().cloned().zip(row.iter().map(json_of)).collect();
+        serde_json::from_value(serde_json::Value::Object(object)).map_err(|_| DatabaseError::Shape)
+    }
+}
+
+/// A database value as JSON. No query of ours returns a blob, so a blob is a row of the wrong shape: null.
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null | Value::Blob(_) => serde_json::Value::Null,
+        Value::Integer(number) => (*number).into(),
+        Value::Real(number) => (*number).into(),
+        Value::Text(text) => text.clone().into(),
+    }
+}
+
+/// The rows of the statement at `position`, as values of `T`.
+///
+/// # Errors
+/// [`DatabaseError::Shape`] where there is no such statement or a row does not fit.
+pub fn rows_at<T: DeserializeOwned>(results: &[Rows], position: usize) -> Result<Vec<T>, DatabaseError> {
+    results.get(position).ok_or(DatabaseError::Shape)?.decode()
+}
