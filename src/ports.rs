@@ -56,3 +56,32 @@ pub trait Mailer {
     /// Makes exactly one call, bounded in time. It never repeats by itself.
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer;
 }
+
+/// One message for the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMessage {
+    /// The body, sent as text.
+    pub body: String,
+    /// How long the queue holds it back, in seconds; at most the platform's limit of a day.
+    pub delay_seconds: u32,
+}
+
+/// Why a batch was not taken, or may not have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BrokerError {
+    /// The queue refused, or did not answer. It may have taken the batch all the same.
+    #[error("broker_refused")]
+    Refused,
+    /// There is no such queue binding.
+    #[error("broker_not_configured")]
+    NotConfigured,
+}
+
+/// The way into the queue. Only the publisher has one.
+pub trait Broker {
+    /// Hands over up to 100 messages, all or none as far as the queue says.
+    ///
+    /// # Errors
+    /// [`BrokerError`]; after an error the messages may still arrive.
+    async fn send_batch(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError>;
+}

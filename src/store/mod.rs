@@ -1,4 +1,17 @@
 //! Every SQL statement of the Worker, one named function per question.
+//!
+//! Each function is one transaction and one round trip. Where statements may run twice because an answer was lost, the
+//! function's comment says why that is harmless.
 
+pub mod claim;
 pub mod database;
+pub mod dead_letters;
+pub mod guard;
 pub mod hrana;
+pub mod inspect;
+pub mod intake;
+pub mod open;
+pub mod parking;
+pub mod publish;
+pub mod settle;
+mod shared_sql;

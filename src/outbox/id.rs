@@ -1,0 +1,93 @@
+//! Names that the program gives: rows, attempts, claims.
+
+use crate::ports::Random;
+
+/// Random bytes in an outbox id. 120 bits: no two ever meet, and no id can be guessed from another.
+const OUTBOX_RANDOM_BYTES: usize = 15;
+/// Random bytes in a claim token or an attempt id.
+const TOKEN_RANDOM_BYTES: usize = 16;
+/// Length of the longest outbox id we ever made or will: a bound for reading envelopes.
+pub const OUTBOX_ID_BYTES_MAX: usize = 64;
+
+/// Lower-case Crockford-like digits: legal in a provider tag, in a URL and in an e-mail header, and no two look alike.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// A new row's id: the family's prefix, then a random part.
+pub fn outbox_id(prefix: &str, random: &impl Random) -> String {
+    let mut bytes = [0; OUTBOX_RANDOM_BYTES];
+    random.fill(&mut bytes);
+    format!("{prefix}_{}", digits(&bytes))
+}
+
+/// The proof of one claim; nobody else can know it.
+pub fn claim_token(random: &impl Random) -> String {
+    token("clm", random)
+}
+
+/// A new attempt's id.
+pub fn attempt_id(random: &impl Random) -> String {
+    token("att", random)
+}
+
+/// Whether a text from outside can be an outbox id at all. It says nothing about whether there is such a row.
+pub fn is_outbox_id(text: &str) -> bool {
+    text.len() >= 8
+        && text.len() <= OUTBOX_ID_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+fn token(prefix: &str, random: &impl Random) -> String {
+    let mut bytes = [0; TOKEN_RANDOM_BYTES];
+    random.fill(&mut bytes);
+    format!("{prefix}_{}", digits(&bytes))
+}
+
+/// Five bits a digit; the last digit is filled up with zero bits.
+fn digits(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().saturating_mul(8).div_ceil(5));
+    let (mut pending, mut bits) = (0u16, 0u8);
+    for byte in bytes {
+        pending = (pending << 8) | u16::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            push_digit(&mut text, pending >> bits);
+            pending &= (1 << bits) - 1;
+        }
+    }
+    if bits > 0 {
+        push_digit(&mut text, pending << (5 - bits));
+    }
+    text
+}
+
+fn push_digit(text: &mut String, value: u16) {
+    if let Some(digit) = DIGITS.get(usize::from(value & 31)) {
+        text.push(char::from(*digit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(u8);
+    impl Random for Fixed {
+        fn fill(&self, buffer: &mut [u8]) {
+            buffer.fill(self.0);
+        }
+    }
+
+    #[test]
+    fn ids_are_legal_tags_and_are_recognised() {
+        for byte in [0, 1, 0x5a, 0xff] {
+            let id = outbox_id("inv", &Fixed(byte));
+            assert_eq!(id.len(), 4 + 24, "{id}");
+            assert!(is_outbox_id(&id), "{id}");
+        }
+        assert_eq!(outbox_id("inv", &Fixed(0xff)), "inv_zzzzzzzzzzzzzzzzzzzzzzzz");
+        assert!(!is_outbox_id("inv"));
+        assert!(!is_outbox_id("inv_012345é"));
+        assert!(!is_outbox_id(&"x".repeat(65)));
+    }
+}

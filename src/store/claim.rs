@@ -1,0 +1,260 @@
+//! The consumer's first round trip: end what must not be sent, claim what may, and say where the rest stands.
+
+use libsql::Value;
+use serde::Deserialize;
+
+use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::guard::schema_guard;
+use super::shared_sql::{due, held, movable, paused_until, stop_assignments, stop_cause};
+use crate::outbox::status::Status;
+use crate::outbox::time::Millis;
+
+/// How long a row is put aside that this version or this account must not send now (hold mode, another provider
+/// scope): somebody has to act, and the relay looks again each hour.
+const PUT_ASIDE_MS: i64 = 3_600_000;
+
+/// What a claim asks for.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest<'a> {
+    /// The rows that the delivered envelopes point to, each once.
+    pub ids: &'a [&'a str],
+    /// Proof of this claim, fresh and secret.
+    pub token: &'a str,
+    /// Now.
+    pub now: Millis,
+    /// When the claim ends by itself.
+    pub expires_at: Millis,
+    /// How long after its end the relay waits before it looks (clock skew), in ms.
+    pub skew_ms: i64,
+    /// At most this many rows.
+    pub rows_max: usize,
+    /// At most this many bytes of letters and seals; one row may be larger and then comes alone.
+    pub bytes_max: usize,
+    /// `true` claims rows whose last claim ended without a settle, and only those.
+    pub suspects: bool,
+    /// Lone deaths that end a row.
+    pub lone_deaths_max: u32,
+    /// The used part of the provider window, in ms.
+    pub window_ms: i64,
+    /// Name of the provider that this program sends through.
+    pub provider: &'a str,
+    /// The provider account.
+    pub provider_scope: &'a str,
+    /// JSON array of `{family, template, version}` that this version can render.
+    pub known_templates: &'a str,
+    /// JSON array of families that are on hold.
+    pub held_families: &'a str,
+}
+
+/// A row that is ours until the claim's end.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ClaimedRow {
+    /// Its id.
+    pub id: String,
+    /// Its family.
+    pub family: String,
+    /// Its template; `None` where the letter is ready content.
+    pub template: Option<String>,
+    /// Tries that were counted so far.
+    pub attempt_count: u32,
+    /// How often it was claimed, this time included.
+    pub claim_count: i64,
+    /// Attempts that may have been accepted.
+    pub doubts: u32,
+    /// When the provider may first have seen the key (Unix ms).
+    pub window_anchor_at: Option<i64>,
+    /// Not to be sent at or after this time (Unix ms).
+    pub not_after: Option<i64>,
+    /// Goes to the provider with the request.
+    pub idempotency_key: String,
+    /// The hash of its seal, once it has one.
+    pub seal_sha256: Option<String>,
+    /// The sealed bytes; `None` where it has no seal, or where the seal is missing although it has the hash.
+    pub seal_body: Option<String>,
+    /// The letter as JSON; only for rows without a seal.
+    pub letter: Option<String>,
+}
+
+/// Where a row stands after the claim, whoever holds it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RowState {
+    /// Its id.
+    pub id: String,
+    /// Its state.
+    pub status: Status,
+    /// When its current claim ends (Unix ms).
+    pub claim_expires_at: Option<i64>,
+    /// When it may be tried again (Unix ms), the later of back-off and window.
+    pub due_at: i64,
+    /// 1 where it must run alone.
+    pub suspect: u8,
+}
+
+/// What the claim brought.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// Ours now, oldest first. Being in this list is the one proof of the claim.
+    pub rows: Vec<ClaimedRow>,
+    /// Every row that exists, ours included.
+    pub states: Vec<RowState>,
+}
+
+/// "Which of these rows may I send, and where do the others stand?"
+///
+/// Repeatable: a second run finds the rows it has already claimed by its own token, and the states are read afresh.
+///
+/// # Errors
+/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
+pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Result<Claimed, DatabaseError> {
+    let ids = Value::Text(serde_json::json!(request.ids).to_string());
+    let now = Value::Integer(request.now.get());
+    let token = Value::Text(request.token.to_owned());
+    let statements = vec![
+        schema_guard(),
+        Statement::new(
+            STOP,
+            vec![
+                ids.clone(),
+                now.clone(),
+                Value::Integer(request.window_ms),
+                Value::Text(request.known_templates.to_owned()),
+                Value::Integer(i64::from(request.lone_deaths_max)),
+            ],
+        ),
+        Statement::new(
+            PROBE,
+            vec![ids.clone(), now.clone(), token.clone(), Value::Integer(request.expires_at.get())],
+        ),
+        Statement::new(
+            CLAIM,
+            vec![
+                ids.clone(),
+                now.clone(),
+                token.clone(),
+                Value::Integer(request.expires_at.get()),
+                Value::Integer(i64::from(request.suspects)),
+                Value::Integer(request.expires_at.get().saturating_add(request.skew_ms)),
+                Value::Text(request.held_families.to_owned()),
+                Value::Text(request.provider.to_owned()),
+                Value::Text(request.provider_scope.to_owned()),
+                Value::Integer(i64::try_from(request.rows_max).unwrap_or(i64::MAX)),
+                Value::Integer(i64::try_from(request.bytes_max).unwrap_or(i64::MAX)),
+            ],
+        ),
+        Statement::new(
+            PUT_ASIDE,
+            vec![
+                ids.clone(),
+                now,
+                token.clone(),
+                Value::Text(request.held_families.to_owned()),
+                Value::Text(request.provider.to_owned()),
+                Value::Text(request.provider_scope.to_owned()),
+                Value::Integer(request.now.get().saturating_add(PUT_ASIDE_MS)),
+            ],
+        ),
+        Statement::new(FETCH, vec![ids.clone(), token]),
+        Statement::new(STATES, vec![ids]),
+    ];
+    let results = database.run(Transaction::repeatable_write(statements)).await?;
+    Ok(Claimed { rows: rows_at(&results, 5)?, states: rows_at(&results, 6)? })
+}
+
+/// open -> suppressed, expired, dead_letter or unknown. ?1 ids, ?2 now, ?3 window, ?4 known, ?5 deaths
+const STOP: &str = concat!(
+    "UPDATE outbox SET ",
+    stop_assignments!("?2"),
+    " FROM (SELECT o.id AS id, ",
+    stop_cause!("?2", "?3", "?4", "?5"),
+    " AS cause FROM json_each(?1) j JOIN outbox o ON o.id = j.value WHERE ",
+    movable!("?2"),
+    ") AS stop WHERE outbox.id = stop.id AND stop.cause IS NOT NULL"
+);
+
+/// A pause of everything that has run out lets one claim through, for a single row; until that claim ends the pause
+/// holds for everybody else. ?1 ids, ?2 now, ?3 token, ?4 claim's end
+const PROBE: &str = concat!(
+    "UPDATE pauses SET probe_token = ?3, until = ?4
+     WHERE scope = '*' AND until <= ?2
+       AND EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value WHERE ",
+    movable!("?2"),
+    " AND ",
+    due!("?2"),
+    ")"
+);
+
+/// pending, enqueued, retry, processing (its claim ended) -> processing.
+/// ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 relay time, ?7 held families, ?8 provider, ?9 scope,
+/// ?10 rows at most, ?11 bytes at most
+const CLAIM: &str = concat!(
+    "UPDATE outbox SET
+       status = 'processing', cause = 'claimed', claim_token = ?3, claim_expires_at = ?4,
+       claim_count = claim_count + (claim_token IS NOT ?3),
+       lone_deaths = lone_deaths + (status = 'processing' AND lone_claim = 1 AND claim_token <> ?3),
+       lone_claim = ?5, suspect = 0, next_attempt_at = NULL, relay_at = ?6, updated_at = ?2
+     WHERE id IN (SELECT id FROM (
+       SELECT o.id AS id,
+         sum(coalesce(o.seal_bytes, o.letter_bytes)) OVER oldest_first AS bytes_so_far,
+         row_number() OVER oldest_first AS position
+       FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+       WHERE ((o.status = 'processing' AND o.claim_token = ?3)
+           OR (",
+    movable!("?2"),
+    " AND ",
+    due!("?2"),
+    " AND (o.suspect = 1 OR o.status = 'processing') = ?5))
+         AND ",
+    paused_until!("?2", "?3"),
+    " IS NULL
+         AND NOT ",
+    held!("?7"),
+    "
+         AND (o.seal_sha256 IS NULL OR (o.provider = ?8 AND o.provider_scope = ?9))
+       WINDOW oldest_first AS (ORDER BY o.seq))
+     WHERE (position = 1 OR bytes_so_far <= ?11)
+       AND position <= CASE WHEN EXISTS (SELECT 1 FROM pauses WHERE probe_token = ?3) THEN 1 ELSE ?10 END)"
+);
+
+/// pending, enqueued, retry, processing (its claim ended) -> retry: due, but a pause, a hold or another account keeps
+/// it back. It remembers whether it must run alone. ?1 ids, ?2 now, ?3 token, ?4 held, ?5 provider, ?6 scope, ?7 later
+const PUT_ASIDE: &str = concat!(
+    "UPDATE outbox SET
+       status = 'retry', cause = aside.cause, next_attempt_at = aside.until, relay_at = aside.until,
+       suspect = max(suspect, status = 'processing'),
+       lone_deaths = lone_deaths + (status = 'processing' AND lone_claim = 1), lone_claim = 0,
+       claim_token = NULL, claim_expires_at = NULL, updated_at = ?2
+     FROM (SELECT o.id AS id,
+         CASE WHEN ",
+    paused_until!("?2", "?3"),
+    " IS NOT NULL THEN 'paused'
+              WHEN ",
+    held!("?4"),
+    " THEN 'held'
+              WHEN o.seal_sha256 IS NOT NULL AND NOT (o.provider = ?5 AND o.provider_scope = ?6)
+                THEN 'provider_scope_changed' END AS cause,
+         coalesce(",
+    paused_until!("?2", "?3"),
+    ", ?7) AS until
+       FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+       WHERE ",
+    movable!("?2"),
+    " AND ",
+    due!("?2"),
+    ") AS aside
+     WHERE outbox.id = aside.id AND aside.cause IS NOT NULL"
+);
+
+/// ?1 ids, ?2 token
+const FETCH: &str = "SELECT o.id, o.family, o.template, o.attempt_count, o.claim_count, o.doubts, o.window_anchor_at,
+    o.not_after, o.idempotency_key, o.seal_sha256, s.body AS seal_body,
+    CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+    LEFT JOIN letters l ON l.outbox_id = o.id
+    LEFT JOIN seals s ON s.outbox_id = o.id
+  WHERE o.status = 'processing' AND o.claim_token = ?2
+  ORDER BY o.seq";
+
+/// ?1 ids
+const STATES: &str = "SELECT o.id, o.status, o.claim_expires_at, o.suspect,
+    max(coalesce(o.next_attempt_at, 0), coalesce(o.not_before, 0)) AS due_at
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value";

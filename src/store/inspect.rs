@@ -1,0 +1,180 @@
+//! Questions that change nothing: one intent's story, and how the pipeline is doing.
+
+use libsql::Value;
+use serde::Deserialize;
+
+use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use crate::outbox::attempt::Outcome;
+use crate::outbox::status::Status;
+use crate::outbox::time::Millis;
+
+/// The most attempts and events that one answer shows: the newest ones.
+const STORY_ROWS_MAX: i64 = 200;
+
+/// A row without anything personal.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are the columns of the outbox, documented in the migration")]
+pub struct IntentRow {
+    pub id: String,
+    pub seq: i64,
+    pub family: String,
+    pub revision: u32,
+    pub status: Status,
+    pub cause: String,
+    pub dead_class: Option<String>,
+    pub delivery: Option<String>,
+    pub attempt_count: u32,
+    pub publish_count: u32,
+    pub claim_count: u32,
+    pub next_attempt_at: Option<i64>,
+    pub not_before: Option<i64>,
+    pub not_after: Option<i64>,
+    pub provider_message_id: Option<String>,
+    pub last_error: Option<String>,
+    pub created_at: i64,
+    pub updated_at: i64,
+    pub settled_at: Option<i64>,
+}
+
+/// One call to the provider.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are the columns of attempts, documented in the migration")]
+pub struct AttemptRow {
+    pub id: String,
+    pub opened_at: i64,
+    pub closed_at: Option<i64>,
+    pub outcome: Option<Outcome>,
+    pub http_status: Option<u16>,
+    pub error: Option<String>,
+}
+
+/// One change of state.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs, reason = "the fields are the columns of events, documented in the migration")]
+pub struct EventRow {
+    pub from_status: Option<Status>,
+    pub to_status: Status,
+    pub cause: String,
+    pub at: i64,
+}
+
+/// One intent's story.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// The row.
+    pub intent: IntentRow,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptRow>,
+    /// Its changes of state, oldest first.
+    pub events: Vec<EventRow>,
+}
+
+/// "What happened to this one?"
+///
+/// # Errors
+/// [`DatabaseError`].
+pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, DatabaseError> {
+    let id = Value::Text(id.to_owned());
+    let limit = Value::Integer(STORY_ROWS_MAX);
+    let results = database
+        .run(Transaction::read(vec![
+            Statement::new(INTENT, vec![id.clone()]),
+            Statement::new(ATTEMPTS, vec![id.clone(), limit.clone()]),
+            Statement::new(EVENTS, vec![id, limit]),
+        ]))
+        .await?;
+    let Some(intent) = rows_at::<IntentRow>(&results, 0)?.into_iter().next() else {
+        return Ok(None);
+    };
+    Ok(Some(Story { intent, attempts: rows_at(&results, 1)?, events: rows_at(&results, 2)? }))
+}
+
+const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery, attempt_count, publish_count,
+    claim_count, next_attempt_at, not_before, not_after, provider_message_id, last_error, created_at, updated_at, settled_at
+  FROM outbox WHERE id = ?1";
+
+const ATTEMPTS: &str = "SELECT id, opened_at, closed_at, outcome, http_status, error FROM (
+    SELECT * FROM attempts WHERE outbox_id = ?1 ORDER BY opened_at DESC, id DESC LIMIT ?2)
+  ORDER BY opened_at, id";
+
+const EVENTS: &str = "SELECT from_status, to_status, cause, at FROM (
+    SELECT * FROM events WHERE outbox_id = ?1 ORDER BY seq DESC LIMIT ?2)
+  ORDER BY seq";
+
+/// How the pipeline is doing.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Health {
+    /// The schema's version.
+    pub schema_version: Option<i64>,
+    /// When the relay last ran (Unix ms).
+    pub last_tick_at: Option<i64>,
+    /// What the queue last refused with; a code of ours.
+    pub broker_error: Option<String>,
+    /// The relay time of the row that is longest overdue (Unix ms).
+    pub oldest_due_at: Option<i64>,
+    /// Why nothing is sent at the moment; a code of ours.
+    pub pause_reason: Option<String>,
+    /// Until when (Unix ms).
+    pub pause_until: Option<i64>,
+    /// Inputs that wait for a person.
+    pub parked: i64,
+}
+
+/// "How is the pipeline doing?" By indexes and single rows alone.
+///
+/// # Errors
+/// [`DatabaseError`].
+pub async fn health(database: &impl Database, now: Millis) -> Result<Health, DatabaseError> {
+    let results = database
+        .run(Transaction::read(vec![Statement::new(HEALTH, vec![Value::Integer(now.get())])]))
+        .await?;
+    rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
+}
+
+const HEALTH: &str = "SELECT
+    (SELECT max(version) FROM schema_migrations) AS schema_version,
+    (SELECT last_tick_at FROM relay_health WHERE id = 1) AS last_tick_at,
+    (SELECT broker_error FROM relay_health WHERE id = 1) AS broker_error,
+    (SELECT min(relay_at) FROM outbox WHERE relay_at <= ?1) AS oldest_due_at,
+    (SELECT reason FROM pauses WHERE scope = '*' AND until > ?1) AS pause_reason,
+    (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
+    (SELECT count(*) FROM (SELECT 1 FROM parking LIMIT 1000)) AS parked";
+
+/// "The relay ran." One row, overwritten.
+///
+/// Repeatable: it writes the same row.
+///
+/// # Errors
+/// [`DatabaseError`]; the next tick writes it again.
+pub async fn record_tick(
+    database: &impl Database,
+    now: Millis,
+    published: usize,
+    moved: usize,
+    broker_error: Option<&'static str>,
+) -> Result<i64, DatabaseError> {
+    #[derive(Deserialize)]
+    struct Remaining {
+        remaining: i64,
+    }
+    let count = |number: usize| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let results = database
+        .run(Transaction::repeatable_write(vec![Statement::new(
+            TICK,
+            vec![
+                Value::Integer(now.get()),
+                count(published),
+                count(moved),
+                broker_error.map_or(Value::Null, |code| Value::Text(code.to_owned())),
+            ],
+        )]))
+        .await?;
+    rows_at::<Remaining>(&results, 0)?.into_iter().next().map(|row| row.remaining).ok_or(DatabaseError::Shape)
+}
+
+/// What is still due is counted up to 1000: more than a thousand is the same news.
+const TICK: &str = "INSERT INTO relay_health (id, last_tick_at, published, settled, remaining, broker_error)
+  SELECT 1, ?1, ?2, ?3, (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE relay_at <= ?1 LIMIT 1000)), ?4
+  ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, published = excluded.published,
+    settled = excluded.settled, remaining = excluded.remaining, broker_error = excluded.broker_error
+  RETURNING remaining";

@@ -1,0 +1,198 @@
+//! The consumer's middle round trips: freeze what was rendered, take the pace, open attempts; and, where they go out
+//! in waves, close the wave before in the same transaction.
+
+use libsql::Value;
+use serde::{Deserialize, Serialize};
+
+use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::settle::{self, Settled, Settlement};
+use crate::outbox::time::Millis;
+
+/// A row that is about to be sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Opening<'a> {
+    /// The row.
+    pub id: &'a str,
+    /// The new attempt's id.
+    pub attempt: &'a str,
+    /// What was rendered just now; `None` where the row has its seal already.
+    pub seal: Option<NewSeal<'a>>,
+    /// The hash of the bytes that will be sent.
+    pub sha256: &'a str,
+}
+
+/// Bytes to freeze.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewSeal<'a> {
+    /// The request body.
+    pub body: &'a str,
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// The template's version; `None` for ready content.
+    pub template_version: Option<&'a str>,
+}
+
+/// A row that cannot be sent because its letter cannot be read or rendered.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rejection<'a> {
+    /// The row.
+    pub id: &'a str,
+    /// A code of ours.
+    pub code: &'static str,
+    /// The template's version that failed; a later version is tried again.
+    pub template_version: Option<&'a str>,
+}
+
+/// What the middle round trip asks for.
+#[derive(Clone, Debug)]
+pub struct OpenRequest<'a> {
+    /// Proof of the claim.
+    pub token: &'a str,
+    /// Now.
+    pub now: Millis,
+    /// The provider and its account, as they are sealed with the row.
+    pub provider: &'a str,
+    /// The provider account.
+    pub provider_scope: &'a str,
+    /// Rows to open an attempt for, in the order of their slots.
+    pub openings: &'a [Opening<'a>],
+    /// Rows that cannot be sent.
+    pub rejections: &'a [Rejection<'a>],
+    /// Results of the wave before; empty for the first.
+    pub settlements: &'a [Settlement],
+    /// Time between two calls at the provider's pace, in ms; 0 where there is none.
+    pub pace_interval_ms: i64,
+    /// The longest this claim can wait for a slot, in ms.
+    pub pace_wait_ms_max: i64,
+}
+
+/// An attempt that is open now: the call may be made, at `planned_at` or later.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct OpenedAttempt {
+    /// The row.
+    pub outbox_id: String,
+    /// The attempt.
+    pub attempt: String,
+    /// Its slot (Unix ms).
+    pub planned_at: i64,
+    /// The seal's hash as the database has it.
+    pub seal_sha256: String,
+}
+
+/// What the middle round trip brought.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    /// The attempts that are open; a row without one is not to be sent now.
+    pub attempts: Vec<OpenedAttempt>,
+    /// What became of the wave before.
+    pub settled: Settled,
+}
+
+/// "Freeze these, and which may I call now?"
+///
+/// Repeatable: seals and attempts are inserted under their own ids, the rest names the claim. A repetition may take
+/// pace slots that nobody uses, which only costs time.
+///
+/// # Errors
+/// [`DatabaseError`]; nothing was opened then, unless it is `Ambiguous`.
+pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result<Opened, DatabaseError> {
+    let token = Value::Text(request.token.to_owned());
+    let now = Value::Integer(request.now.get());
+    let openings = Value::Text(serde_json::json!(request.openings).to_string());
+    let interval = Value::Integer(request.pace_interval_ms);
+    let wait = Value::Integer(request.pace_wait_ms_max);
+    let provider = Value::Text(request.provider.to_owned());
+    let mut statements = settle::statements(request.token, request.now, request.settlements);
+    let first = statements.len();
+    statements.extend([
+        Statement::new(
+            SEAL_ROW,
+            vec![
+                openings.clone(),
+                token.clone(),
+                now.clone(),
+                provider.clone(),
+                Value::Text(request.provider_scope.to_owned()),
+            ],
+        ),
+        Statement::new(SEAL_BYTES, vec![openings.clone(), token.clone()]),
+        Statement::new(
+            OPEN,
+            vec![openings.clone(), token.clone(), now.clone(), provider.clone(), interval.clone(), wait],
+        ),
+        Statement::new(TAKE_PACE, vec![provider, token.clone(), now.clone(), interval, openings.clone()]),
+        Statement::new(
+            REJECT,
+            vec![Value::Text(serde_json::json!(request.rejections).to_string()), token.clone(), now.clone()],
+        ),
+        Statement::new(NO_SLOT, vec![openings.clone(), token.clone(), now, Value::Integer(request.pace_wait_ms_max)]),
+        Statement::new(OPENED, vec![openings, token]),
+    ]);
+    let results = database.run(Transaction::repeatable_write(statements)).await?;
+    Ok(Opened {
+        attempts: rows_at(&results, first.saturating_add(6))?,
+        settled: settle::read(&results, request.settlements)?,
+    })
+}
+
+/// The hash is set once, by the claim that rendered. ?1 openings, ?2 token, ?3 now, ?4 provider, ?5 scope
+const SEAL_ROW: &str = "UPDATE outbox SET
+    seal_sha256 = j.value ->> 'sha256', seal_bytes = j.value ->> '$.seal.bytes',
+    template_version = j.value ->> '$.seal.template_version',
+    provider = ?4, provider_scope = ?5, updated_at = ?3
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
+    AND outbox.seal_sha256 IS NULL AND j.value -> '$.seal' <> 'null'";
+
+/// ?1 openings, ?2 token
+const SEAL_BYTES: &str = "INSERT INTO seals (outbox_id, sha256, body)
+  SELECT o.id, o.seal_sha256, j.value ->> '$.seal.body'
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+  WHERE o.claim_token = ?2 AND o.status = 'processing' AND o.seal_sha256 = j.value ->> 'sha256'
+    AND j.value -> '$.seal' <> 'null'
+  ON CONFLICT (outbox_id) DO NOTHING";
+
+/// One attempt for each row that is still ours, has exactly these bytes sealed, and gets a slot in time.
+/// ?1 openings, ?2 token, ?3 now, ?4 provider, ?5 interval, ?6 longest wait
+const OPEN: &str = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at)
+  SELECT j.value ->> 'attempt', o.id, ?2, ?3,
+    max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)) + j.key * ?5
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+    JOIN seals s ON s.outbox_id = o.id
+  WHERE o.claim_token = ?2 AND o.status = 'processing'
+    AND o.seal_sha256 = j.value ->> 'sha256' AND s.sha256 = o.seal_sha256
+    AND max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)) + j.key * ?5 <= ?3 + ?6
+  ON CONFLICT (id) DO NOTHING";
+
+/// The next batch's first slot comes after the last one given away here.
+/// ?1 provider, ?2 token, ?3 now, ?4 interval, ?5 openings
+const TAKE_PACE: &str = "INSERT INTO pace (name, next_free_at)
+  SELECT ?1, max(a.planned_at) + ?4 FROM json_each(?5) j JOIN attempts a ON a.id = j.value ->> 'attempt'
+  WHERE a.claim_token = ?2 AND ?4 > 0
+  HAVING max(a.planned_at) IS NOT NULL
+  ON CONFLICT (name) DO UPDATE SET next_free_at = max(next_free_at, excluded.next_free_at)
+  WHERE ?3 IS NOT NULL";
+
+/// processing -> dead_letter (unknown where in doubt). ?1 rejections, ?2 token, ?3 now
+const REJECT: &str = "UPDATE outbox SET
+    status = CASE WHEN doubts > 0 THEN 'unknown' ELSE 'dead_letter' END,
+    dead_class = CASE WHEN doubts = 0 THEN 'pipeline' END,
+    cause = j.value ->> 'code', last_error = j.value ->> 'code',
+    template_version = CASE WHEN seal_sha256 IS NULL THEN j.value ->> 'template_version' ELSE template_version END,
+    claim_token = NULL, claim_expires_at = NULL, relay_at = NULL, updated_at = ?3
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
+
+/// processing -> retry: the pace gave no slot in time. No try is burnt. ?1 openings, ?2 token, ?3 now, ?4 wait
+const NO_SLOT: &str = "UPDATE outbox SET
+    status = 'retry', cause = 'paced', next_attempt_at = ?3 + ?4, relay_at = ?3 + ?4,
+    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, updated_at = ?3
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
+    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = outbox.id AND a.claim_token = ?2)";
+
+/// ?1 openings, ?2 token
+const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o.seal_sha256
+  FROM json_each(?1) j JOIN attempts a ON a.id = j.value ->> 'attempt' JOIN outbox o ON o.id = a.outbox_id
+  WHERE a.claim_token = ?2 AND a.closed_at IS NULL AND o.claim_token = ?2 AND o.status = 'processing'
+  ORDER BY a.planned_at, o.seq";

@@ -1,0 +1,209 @@
+//! The publisher's questions: which rows are owed to the queue, and which did it take.
+
+use libsql::Value;
+use serde::{Deserialize, Serialize};
+
+use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::shared_sql::{held, stop_assignments, stop_cause};
+use crate::outbox::time::Millis;
+
+/// A row that is reserved for publication. The reservation is a time until which the relay leaves it alone; the
+/// state does not change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// The row.
+    pub id: String,
+    /// Its publications so far, this one included.
+    pub publish_count: i64,
+    /// Its claims so far.
+    pub claim_count: i64,
+    /// Not to be delivered before (Unix ms); 0 where it is due.
+    #[serde(default)]
+    pub due_at: i64,
+}
+
+/// "The queue took these." pending, retry -> enqueued, for rows that nobody has moved since they were reserved.
+///
+/// Returns the ids that were marked. Repeatable: a second run finds nothing left to mark.
+///
+/// # Errors
+/// [`DatabaseError`]; unmarked rows are published once more later, which the claim absorbs.
+pub async fn mark_published(
+    database: &impl Database,
+    reservations: &[Reservation],
+    now: Millis,
+    relay_at: Millis,
+) -> Result<Vec<String>, DatabaseError> {
+    #[derive(Deserialize)]
+    struct Marked {
+        id: String,
+    }
+    let results = database
+        .run(Transaction::repeatable_write(vec![Statement::new(
+            MARK,
+            vec![
+                Value::Text(serde_json::json!(reservations).to_string()),
+                Value::Integer(now.get()),
+                Value::Integer(relay_at.get()),
+            ],
+        )]))
+        .await?;
+    Ok(rows_at::<Marked>(&results, 0)?.into_iter().map(|marked| marked.id).collect())
+}
+
+/// ?1 reservations, ?2 now, ?3 when the relay takes the message for lost
+const MARK: &str = "UPDATE outbox SET
+    status = 'enqueued', cause = 'published', next_attempt_at = NULL, relay_at = ?3, updated_at = ?2
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND outbox.status IN ('pending', 'retry')
+    AND outbox.publish_count = j.value ->> 'publish_count' AND outbox.claim_count = j.value ->> 'claim_count'
+  RETURNING id";
+
+/// What a page of the relay asks for.
+#[derive(Clone, Debug)]
+pub struct PageRequest<'a> {
+    /// Now.
+    pub now: Millis,
+    /// At most this many rows.
+    pub rows_max: usize,
+    /// The first wait before a row is published again, in ms; it doubles with each publication.
+    pub republish_base_ms: i64,
+    /// The longest such wait, in ms.
+    pub republish_cap_ms: i64,
+    /// How long a row is put aside that must not be published now, in ms.
+    pub put_aside_ms: i64,
+    /// The used part of the provider window, in ms.
+    pub window_ms: i64,
+    /// JSON array of `{family, template, version}` that this version can render.
+    pub known_templates: &'a str,
+    /// JSON array of families on hold.
+    pub held_families: &'a str,
+}
+
+/// What a page of the relay brought.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Rows to publish, oldest first.
+    pub reserved: Vec<Reservation>,
+    /// Rows that this page ended, drove again or put aside.
+    pub moved: usize,
+}
+
+/// "Which rows are owed to the queue?" One page: rows that are over are ended, unreadable ones that this version can
+/// read are driven again, paused and held ones are put aside, and the next ones are reserved.
+///
+/// Not repeated after a lost answer: the reserved rows would be skipped until their reservation ends, which is the
+/// same as losing this page; the next tick finds them.
+///
+/// # Errors
+/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
+pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -> Result<Page, DatabaseError> {
+    #[derive(Deserialize)]
+    struct Moved {}
+    let now = Value::Integer(request.now.get());
+    let rows = Value::Integer(i64::try_from(request.rows_max).unwrap_or(i64::MAX));
+    let known = Value::Text(request.known_templates.to_owned());
+    let held = Value::Text(request.held_families.to_owned());
+    let statements = vec![
+        super::guard::schema_guard(),
+        Statement::new(STOP_PAGE, vec![rows.clone(), now.clone(), Value::Integer(request.window_ms), known.clone()]),
+        Statement::new(DRIVE_AGAIN, vec![rows.clone(), now.clone(), known]),
+        Statement::new(
+            PUT_ASIDE_PAGE,
+            vec![
+                rows.clone(),
+                now.clone(),
+                held,
+                Value::Integer(request.now.get().saturating_add(request.put_aside_ms)),
+            ],
+        ),
+        Statement::new(
+            RESERVE,
+            vec![
+                rows,
+                now,
+                Value::Integer(request.republish_base_ms),
+                Value::Integer(request.republish_cap_ms),
+            ],
+        ),
+    ];
+    let results = database.run(Transaction::write(statements)).await?;
+    let mut moved = 0usize;
+    for position in 1..=3 {
+        moved = moved.saturating_add(rows_at::<Moved>(&results, position)?.len());
+    }
+    let mut reserved: Vec<Sequenced> = rows_at(&results, 4)?;
+    reserved.sort_by_key(|row| row.seq);
+    Ok(Page { reserved: reserved.into_iter().map(|row| row.reservation).collect(), moved })
+}
+
+#[derive(Deserialize)]
+struct Sequenced {
+    seq: i64,
+    #[serde(flatten)]
+    reservation: Reservation,
+}
+
+/// The first rows that are due for the relay. `?1` rows at most, `?2` now.
+macro_rules! page {
+    () => {
+        "(SELECT seq FROM outbox WHERE relay_at <= ?2 ORDER BY relay_at, seq LIMIT ?1)"
+    };
+}
+
+/// open -> suppressed, expired, dead_letter, unknown; rows that are claimed and alive are not in the page, since their
+/// relay time is the claim's end. The lone deaths of a row are judged by the claim alone. ?3 window, ?4 known
+const STOP_PAGE: &str = concat!(
+    "UPDATE outbox SET ",
+    stop_assignments!("?2"),
+    " FROM (SELECT o.id AS id, ",
+    stop_cause!("?2", "?3", "?4", "9223372036854775807"),
+    " AS cause FROM ",
+    page!(),
+    " page JOIN outbox o ON o.seq = page.seq) AS stop
+    WHERE outbox.id = stop.id AND stop.cause IS NOT NULL RETURNING outbox.id"
+);
+
+/// dead_letter -> retry: a version runs that knows the family, or has another version of the template that failed.
+/// ?1 rows at most, ?2 now, ?3 known
+const DRIVE_AGAIN: &str = "UPDATE outbox SET
+    status = 'retry', cause = 'readable_again', dead_class = NULL, next_attempt_at = ?2, relay_at = ?2, updated_at = ?2
+  WHERE seq IN (SELECT o.seq FROM json_each(?3) k
+    CROSS JOIN outbox o ON o.status = 'dead_letter' AND o.dead_class = 'pipeline'
+      AND o.family = k.value ->> 'family' AND o.template IS k.value ->> 'template'
+      AND o.seal_sha256 IS NULL AND o.cause <> 'claims_exhausted'
+      AND (o.template_version IS NULL OR o.template_version <> k.value ->> 'version')
+      AND (o.template IS NOT NULL OR o.cause = 'outbox_id_unclaimed')
+    LIMIT ?1)
+  RETURNING id";
+
+/// pending, enqueued, processing (its claim ended), retry: looked at again later. A row whose claim ended keeps its
+/// state, so that the claim still sees how it ended. ?3 held, ?4 later
+const PUT_ASIDE_PAGE: &str = concat!(
+    "UPDATE outbox SET
+       status = CASE WHEN status = 'processing' THEN status ELSE 'retry' END,
+       cause = CASE WHEN status = 'processing' THEN cause ELSE aside.cause END,
+       next_attempt_at = CASE WHEN status = 'processing' THEN NULL ELSE aside.until END,
+       relay_at = aside.until, updated_at = ?2
+     FROM (SELECT o.id AS id,
+         coalesce((SELECT max(p.until) FROM pauses p WHERE p.scope IN ('*', o.family) AND p.until > ?2), ?4) AS until,
+         CASE WHEN EXISTS (SELECT 1 FROM pauses p WHERE p.scope IN ('*', o.family) AND p.until > ?2) THEN 'paused'
+              WHEN ",
+    held!("?3"),
+    " THEN 'held' END AS cause
+       FROM ",
+    page!(),
+    " page JOIN outbox o ON o.seq = page.seq) AS aside
+     WHERE outbox.id = aside.id AND aside.cause IS NOT NULL RETURNING outbox.id"
+);
+
+/// The state stays; the reservation backs off, so that a queue that refuses, or a row whose messages vanish, is tried
+/// less and less often. ?3 base, ?4 cap
+const RESERVE: &str = concat!(
+    "UPDATE outbox SET publish_count = publish_count + 1,
+       relay_at = ?2 + min(?3 << min(publish_count, 20), ?4), updated_at = ?2
+     WHERE seq IN ",
+    page!(),
+    " RETURNING seq, id, publish_count, claim_count,
+       max(coalesce(next_attempt_at, 0), coalesce(not_before, 0)) AS due_at"
+);

@@ -1,0 +1,222 @@
+//! The consumer's last round trip: close the attempts, move the rows, remember the pauses.
+
+use libsql::Value;
+use serde::{Deserialize, Serialize};
+
+use super::database::{Database, DatabaseError, Rows, Statement, Transaction, rows_at};
+use crate::outbox::attempt::Outcome;
+use crate::outbox::status::Status;
+use crate::outbox::time::Millis;
+
+/// What one attempt came to, and where its row goes. Made by `outbox::verdict` alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settlement {
+    /// The row.
+    pub id: String,
+    /// The attempt that is closed.
+    pub attempt: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The provider's HTTP status, where one arrived.
+    pub http_status: Option<u16>,
+    /// A code of ours.
+    pub code: &'static str,
+    /// Where the row goes.
+    pub status: Status,
+    /// For `dead_letter`: whose.
+    pub dead_class: Option<&'static str>,
+    /// For `sent`: the proof.
+    pub message_id: Option<String>,
+    /// For `retry`: when (Unix ms).
+    pub next_attempt_at: Option<i64>,
+    /// For `retry`: when the relay looks (Unix ms); later than the above where the queue still holds a message.
+    pub relay_at: Option<i64>,
+    /// 1 where this counts against the family's limit.
+    pub burns: u8,
+}
+
+/// A reason not to send anything for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPause {
+    /// A code of ours.
+    pub reason: &'static str,
+    /// How long the provider asked for, in ms; doubled with each strike where the provider named no time.
+    pub base_ms: i64,
+    /// No pause is longer, in ms.
+    pub cap_ms: i64,
+}
+
+/// What a settle found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Where each row stands now.
+    pub states: Vec<SettledRow>,
+    /// Rows whose claim was lost before we could settle them: somebody else decides about them.
+    pub lost: Vec<String>,
+    /// Rows whose message id belongs to another row: `unknown` now, and an alarm.
+    pub conflicts: Vec<String>,
+}
+
+/// Where one row stands after its settle.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SettledRow {
+    /// The row.
+    pub id: String,
+    /// Its state.
+    pub status: Status,
+    /// When it may be tried again (Unix ms).
+    pub next_attempt_at: Option<i64>,
+    /// The provider's id, where it has one.
+    pub provider_message_id: Option<String>,
+    /// 1 where the attempt's claim is no longer the row's, and the row was not moved by this settle.
+    #[serde(rename = "foreign_claim")]
+    pub foreign: u8,
+}
+
+/// "This is how the calls ended."
+///
+/// Repeatable: attempts close once by their own id, an accepted id is written where there is none, every other move
+/// names the claim, and what is returned is read afresh.
+///
+/// # Errors
+/// [`DatabaseError`]; the caller halves the list and tries again, or leaves the rows to their lease.
+pub async fn settle(
+    database: &impl Database,
+    token: &str,
+    now: Millis,
+    settlements: &[Settlement],
+    pause: Option<&NewPause>,
+    lift_probe: bool,
+) -> Result<Settled, DatabaseError> {
+    let mut list = statements(token, now, settlements);
+    if let Some(pause) = pause {
+        list.push(Statement::new(
+            PAUSE,
+            vec![
+                Value::Text(pause.reason.to_owned()),
+                Value::Integer(now.get()),
+                Value::Integer(pause.base_ms),
+                Value::Integer(pause.cap_ms),
+                Value::Text(token.to_owned()),
+            ],
+        ));
+    }
+    if lift_probe {
+        list.push(Statement::new(LIFT, vec![Value::Text(token.to_owned())]));
+    }
+    let results = database.run(Transaction::repeatable_write(list)).await?;
+    read(&results, settlements)
+}
+
+/// The statements of a settle; the same for a wave that is closed on the way.
+pub(super) fn statements(token: &str, now: Millis, settlements: &[Settlement]) -> Vec<Statement> {
+    if settlements.is_empty() {
+        return Vec::new();
+    }
+    let list = Value::Text(serde_json::json!(settlements).to_string());
+    let (token, now) = (Value::Text(token.to_owned()), Value::Integer(now.get()));
+    vec![
+        Statement::new(CLOSE, vec![list.clone(), now.clone()]),
+        Statement::new(ACCEPT, vec![list.clone(), now.clone()]),
+        Statement::new(ACCEPT_REFUSED, vec![list.clone(), now.clone()]),
+        Statement::new(SECOND_MAIL, vec![list.clone(), now.clone()]),
+        Statement::new(MOVE, vec![list.clone(), token.clone(), now]),
+        Statement::new(WHERE_NOW, vec![list, token]),
+    ]
+}
+
+/// Reads the answer to [`statements`], which come first in their transaction.
+pub(super) fn read(results: &[Rows], settlements: &[Settlement]) -> Result<Settled, DatabaseError> {
+    if settlements.is_empty() {
+        return Ok(Settled::default());
+    }
+    let states: Vec<SettledRow> = rows_at(results, 5)?;
+    let mut settled = Settled::default();
+    for settlement in settlements {
+        let Some(row) = states.iter().find(|row| row.id == settlement.id) else {
+            settled.lost.push(settlement.id.clone());
+            continue;
+        };
+        let accepted = settlement.message_id.is_some();
+        if accepted && row.provider_message_id != settlement.message_id {
+            settled.conflicts.push(settlement.id.clone());
+        } else if !accepted && row.foreign == 1 {
+            settled.lost.push(settlement.id.clone());
+        }
+    }
+    settled.states = states;
+    Ok(settled)
+}
+
+/// Attempts are closed by their own id, whoever holds the row now. ?1 settlements, ?2 now
+const CLOSE: &str = "UPDATE attempts SET
+    closed_at = ?2, outcome = j.value ->> 'outcome', http_status = j.value ->> 'http_status', error = j.value ->> 'code'
+  FROM json_each(?1) j
+  WHERE attempts.id = j.value ->> 'attempt' AND attempts.closed_at IS NULL";
+
+/// any state -> sent. Proof of acceptance outranks every claim. OR IGNORE leaves out a row whose message id another
+/// row has; the next statement finds it. ?1 settlements, ?2 now
+const ACCEPT: &str = "UPDATE OR IGNORE outbox SET
+    status = 'sent', cause = 'accepted', provider_message_id = j.value ->> 'message_id',
+    settled_at = coalesce(settled_at, ?2), dead_class = NULL, last_error = NULL,
+    claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0, lone_deaths = 0,
+    next_attempt_at = NULL, relay_at = NULL, attempt_count = attempt_count + (j.value ->> 'burns'), updated_at = ?2
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND j.value ->> 'outcome' = 'accepted' AND outbox.provider_message_id IS NULL";
+
+/// open, dead_letter, failed, ... -> unknown: accepted, but under an id that proves another mail.
+/// ?1 settlements, ?2 now
+const ACCEPT_REFUSED: &str = "UPDATE outbox SET
+    status = 'unknown', cause = 'message_id_conflict', last_error = 'message_id_conflict',
+    settled_at = NULL, dead_class = NULL, claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0,
+    next_attempt_at = NULL, relay_at = NULL, updated_at = ?2
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND j.value ->> 'outcome' = 'accepted' AND outbox.provider_message_id IS NULL
+    AND outbox.status <> 'unknown'";
+
+/// A second message id for a row that is sent already: the row stays, the fact is written down once.
+/// ?1 settlements, ?2 now
+const SECOND_MAIL: &str = "INSERT INTO events (outbox_id, from_status, to_status, cause, at)
+  SELECT o.id, o.status, o.status, 'duplicate_seen', ?2
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+  WHERE j.value ->> 'outcome' = 'accepted' AND o.provider_message_id IS NOT NULL
+    AND o.provider_message_id <> j.value ->> 'message_id'
+    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.outbox_id = o.id AND e.cause = 'duplicate_seen')";
+
+/// processing -> retry, failed, expired, dead_letter, unknown. Only for the claim that made the call; a row in doubt
+/// that would end otherwise becomes unknown. ?1 settlements, ?2 token, ?3 now
+const MOVE: &str = "UPDATE outbox SET
+    status = moved.status, cause = moved.code, last_error = moved.code,
+    dead_class = CASE WHEN moved.status = 'dead_letter' THEN moved.dead_class END,
+    settled_at = CASE WHEN moved.status IN ('failed', 'expired') THEN ?3 END,
+    next_attempt_at = CASE WHEN moved.status = 'retry' THEN moved.next_attempt_at END,
+    relay_at = CASE WHEN moved.status = 'retry' THEN moved.relay_at END,
+    attempt_count = attempt_count + moved.burns,
+    claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0, lone_deaths = 0, updated_at = ?3
+  FROM (SELECT o.id AS id, j.value ->> 'code' AS code, j.value ->> 'dead_class' AS dead_class,
+      j.value ->> 'next_attempt_at' AS next_attempt_at, j.value ->> 'relay_at' AS relay_at, j.value ->> 'burns' AS burns,
+      CASE WHEN o.doubts > 0 AND j.value ->> 'status' <> 'retry' THEN 'unknown' ELSE j.value ->> 'status' END AS status
+    FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+    WHERE j.value ->> 'outcome' <> 'accepted') AS moved
+  WHERE outbox.id = moved.id AND outbox.status = 'processing' AND outbox.claim_token = ?2";
+
+/// A row is foreign when another claim holds it, or when it was claimed again after the claim of this attempt.
+/// ?1 settlements, ?2 token
+const WHERE_NOW: &str = "SELECT o.id, o.status, o.next_attempt_at, o.provider_message_id,
+    CASE WHEN o.claim_token IS NOT NULL AND o.claim_token <> ?2 THEN 1
+         WHEN EXISTS (SELECT 1 FROM attempts later WHERE later.outbox_id = o.id AND later.claim_token <> ?2
+           AND later.opened_at > (SELECT max(mine.opened_at) FROM attempts mine
+             WHERE mine.outbox_id = o.id AND mine.claim_token = ?2)) THEN 1
+         ELSE 0 END AS foreign_claim
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'";
+
+/// A new pause, or the next strike of one that its probe has just confirmed. A pause that others wrote in the same
+/// moment is not a second strike. ?1 reason, ?2 now, ?3 base, ?4 cap, ?5 token
+const PAUSE: &str = "INSERT INTO pauses (scope, reason, until, strikes, created_at)
+  VALUES ('*', ?1, ?2 + min(?3, ?4), 1, ?2)
+  ON CONFLICT (scope) DO UPDATE SET
+    reason = ?1, strikes = strikes + 1, until = ?2 + min(?3 << min(strikes, 20), ?4), probe_token = NULL
+  WHERE probe_token = ?5 OR until <= ?2";
+
+/// The probe's mail got an answer that proves the account works. ?1 token
+const LIFT: &str = "DELETE FROM pauses WHERE probe_token = ?1";
