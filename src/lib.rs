@@ -9,6 +9,8 @@
 //! - `edge`: the only room that knows Cloudflare; it exists on the Wasm target alone.
 //! - `devstack`: the local stack (database server, provider model); it exists with the feature `cli` alone.
 
+pub mod config;
+pub mod consume;
 pub mod outbox;
 pub mod ports;
 pub mod provider;

@@ -85,3 +85,63 @@ pub trait Broker {
     /// [`BrokerError`]; after an error the messages may still arrive.
     async fn send_batch(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError>;
 }
+
+/// How loud a note is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The ordinary course of things.
+    Info,
+    /// Something was lost, late or odd, and the pipeline mends it by itself.
+    Warn,
+    /// Somebody should look.
+    Alarm,
+}
+
+/// A value in a note. There is no variant for free text: what goes into a log is a code, a number or an id of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// A stable code.
+    Code(&'static str),
+    /// A count or a duration.
+    Number(i64),
+    /// An outbox id, an attempt id; never anything about a person.
+    Id(&'a str),
+}
+
+/// Where notes go. Structured, without personal data.
+pub trait Log {
+    /// Writes one note under a stable code.
+    fn note(&self, level: Level, code: &'static str, fields: &[(&'static str, Field<'_>)]);
+}
+
+/// All that a path needs, except the way into the queue, which only the publisher gets.
+pub trait World {
+    /// The database.
+    type Database: crate::store::database::Database;
+    /// The provider.
+    type Mailer: Mailer;
+    /// Time.
+    type Clock: Clock;
+    /// Randomness.
+    type Random: Random;
+    /// Notes.
+    type Log: Log;
+
+    /// The database.
+    fn database(&self) -> &Self::Database;
+    /// The provider.
+    fn mailer(&self) -> &Self::Mailer;
+    /// Time.
+    fn clock(&self) -> &Self::Clock;
+    /// Randomness.
+    fn random(&self) -> &Self::Random;
+    /// Notes.
+    fn log(&self) -> &Self::Log;
+}
+
+/// A random number, for jitter.
+pub fn random_number(random: &impl Random) -> u64 {
+    let mut bytes = [0; 8];
+    random.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,108 @@
+//! Configuration: read from the environment's variables and secrets, and checked as a whole before any work is done.
+
+mod read;
+mod timing;
+mod tokens;
+
+pub use read::{Lookup, SettingError};
+pub use timing::{Timing, TimingError};
+pub use tokens::TokenList;
+
+use crate::outbox::keys::{KeyRing, Secret};
+
+/// Everything the program is told from outside. `Debug` shows no secret.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the environment; a tag on every mail tells whose it is.
+    pub environment: String,
+    /// Where the database is, as an `http(s)` address without a trailing slash.
+    pub database_url: String,
+    /// The provider's address, without a trailing slash.
+    pub provider_url: String,
+    /// The provider account. A mail that was sealed for one account is never sent through another.
+    pub provider_scope: String,
+    /// The sender's mailbox.
+    pub mail_from: String,
+    /// Where answers go, if not to the sender.
+    pub mail_reply_to: Option<String>,
+    /// Name of the main queue, as the batch carries it.
+    pub queue_name: String,
+    /// Name of the dead-letter queue.
+    pub dead_letter_queue_name: String,
+    /// Secrets of the business keys.
+    pub keys: KeyRing,
+    /// Secret of the recipient hash.
+    pub recipient_secret: Secret,
+    /// Who may record intents.
+    pub producers: TokenList,
+    /// Who may look at health and more.
+    pub operators: TokenList,
+    /// All the times and numbers.
+    pub timing: Timing,
+    /// Tokens for the database and the provider.
+    pub credentials: Credentials,
+}
+
+/// Tokens that go out with our own requests.
+#[derive(Clone)]
+pub struct Credentials {
+    /// For the database; a local one needs none.
+    pub database: Option<String>,
+    /// For the provider.
+    pub provider: String,
+}
+
+impl core::fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str("Credentials(..)")
+    }
+}
+
+/// The only provider so far.
+pub const PROVIDER: &str = "resend";
+
+/// Longest environment name; it travels as a tag.
+const ENVIRONMENT_BYTES_MAX: usize = 64;
+
+impl Config {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// [`SettingError`] names the first setting that is missing or wrong, and what it should be; never its value.
+    pub fn read(lookup: &dyn Lookup) -> Result<Self, SettingError> {
+        let environment = read::required(lookup, "ENVIRONMENT")?;
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if environment.len() > ENVIRONMENT_BYTES_MAX || !environment.bytes().all(legal) {
+            return Err(SettingError::invalid("ENVIRONMENT", "must be 1 to 64 letters, digits, - or _"));
+        }
+        let database_url = read::address(lookup, "DATABASE_URL")?;
+        let database = read::optional(lookup, "DATABASE_TOKEN");
+        if database.is_none() && !is_loopback(&database_url) {
+            return Err(SettingError::Missing("DATABASE_TOKEN"));
+        }
+        Ok(Self {
+            environment,
+            database_url,
+            provider_url: read::address(lookup, "PROVIDER_URL")?,
+            provider_scope: read::optional(lookup, "PROVIDER_SCOPE").unwrap_or_else(|| "main".to_owned()),
+            mail_from: read::mailbox(lookup, "MAIL_FROM")?.ok_or(SettingError::Missing("MAIL_FROM"))?,
+            mail_reply_to: read::mailbox(lookup, "MAIL_REPLY_TO")?,
+            queue_name: read::required(lookup, "QUEUE_NAME")?,
+            dead_letter_queue_name: read::required(lookup, "DEAD_LETTER_QUEUE_NAME")?,
+            keys: KeyRing::parse(&read::required(lookup, "KEY_SECRETS")?)
+                .map_err(|_| SettingError::invalid("KEY_SECRETS", "must be 1 to 8 of id:base64, comma separated"))?,
+            recipient_secret: Secret::parse("recipient", &read::required(lookup, "RECIPIENT_SECRET")?)
+                .map_err(|_| SettingError::invalid("RECIPIENT_SECRET", "must be base64 of at least 16 bytes"))?,
+            producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
+            operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
+            timing: Timing::read(lookup)?,
+            credentials: Credentials { database, provider: read::required(lookup, "RESEND_API_KEY")? },
+        })
+    }
+}
+
+fn is_loopback(address: &str) -> bool {
+    ["http://127.0.0.1", "http://localhost", "http://[::1]"].iter().any(|prefix| {
+        address.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+    })
+}

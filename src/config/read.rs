@@ -1,0 +1,107 @@
+//! Reading single settings.
+
+use crate::outbox::address;
+
+/// Where settings come from: the Worker's bindings, a process's environment, a test's table.
+pub trait Lookup {
+    /// The value of a variable or secret; `None` where it is not set.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+impl<F: Fn(&str) -> Option<String>> Lookup for F {
+    fn get(&self, name: &str) -> Option<String> {
+        self(name)
+    }
+}
+
+/// What is wrong with the configuration. Names the setting and the rule, never the value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// A setting that must be there is not.
+    #[error("{0} is not set")]
+    Missing(&'static str),
+    /// A setting breaks a rule of its own.
+    #[error("{name} {rule}")]
+    Invalid {
+        /// The setting.
+        name: &'static str,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// A number lies outside its bounds.
+    #[error("{name} must be a whole number from {least} to {most}")]
+    OutOfBounds {
+        /// The setting.
+        name: &'static str,
+        /// The smallest value.
+        least: u64,
+        /// The largest value.
+        most: u64,
+    },
+    /// Two settings contradict each other.
+    #[error(transparent)]
+    Timing(#[from] super::timing::TimingError),
+}
+
+impl SettingError {
+    /// A setting that breaks a rule of its own.
+    pub(super) const fn invalid(name: &'static str, rule: &'static str) -> Self {
+        Self::Invalid { name, rule }
+    }
+
+    /// A stable code for answers and logs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "setting_missing",
+            Self::Invalid { .. } => "setting_invalid",
+            Self::OutOfBounds { .. } => "setting_out_of_bounds",
+            Self::Timing(_) => "settings_contradict",
+        }
+    }
+}
+
+/// An empty value counts as not set.
+pub(super) fn optional(lookup: &dyn Lookup, name: &str) -> Option<String> {
+    lookup.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+pub(super) fn required(lookup: &dyn Lookup, name: &'static str) -> Result<String, SettingError> {
+    optional(lookup, name).ok_or(SettingError::Missing(name))
+}
+
+/// An address to call; `libsql://` means `https://`.
+pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String, SettingError> {
+    let text = required(lookup, name)?;
+    let text = text.strip_prefix("libsql://").map_or_else(|| text.clone(), |rest| format!("https://{rest}"));
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ', '@']) => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        Some(_) | None => Err(SettingError::invalid(name, "must be an https:// (locally http://) address")),
+    }
+}
+
+/// A mailbox, in the form in which it is sent.
+pub(super) fn mailbox(lookup: &dyn Lookup, name: &'static str) -> Result<Option<String>, SettingError> {
+    optional(lookup, name)
+        .map(|text| address::parse(&text).map(|parsed| parsed.mailbox()))
+        .transpose()
+        .map_err(|_| SettingError::invalid(name, "must be one mailbox, such as Name <mail@example.com>"))
+}
+
+pub(super) fn number(
+    lookup: &dyn Lookup,
+    name: &'static str,
+    default: u64,
+    (least, most): (u64, u64),
+) -> Result<u64, SettingError> {
+    match optional(lookup, name) {
+        None => Ok(default),
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|value| (least..=most).contains(value))
+            .ok_or(SettingError::OutOfBounds { name, least, most }),
+    }
+}

@@ -1,0 +1,156 @@
+//! The provider calls of one wave, side by side and at their pace.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+
+use futures_util::StreamExt as _;
+
+use super::prepare::Ready;
+use super::verdict::{self, Case, NotCalled};
+use crate::config::Config;
+use crate::outbox::time::Millis;
+use crate::outbox::window::Repetition;
+use crate::ports::{Clock as _, Field, Level, Log as _, MailAnswer, MailRequest, Mailer as _, World, random_number};
+use crate::provider::classify::{Answer, ThrottleKind, classify};
+use crate::store::open::OpenedAttempt;
+use crate::store::settle::{NewPause, Settlement};
+
+/// A rate limit that is over this soon is waited for within the batch; a longer one sends the rest back.
+const BRAKE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What the calls of a wave came to.
+#[derive(Debug, Default)]
+pub(super) struct Called {
+    pub(super) settlements: Vec<Settlement>,
+    pub(super) pause: Option<NewPause>,
+    /// At least one answer proves that the account works.
+    pub(super) account_works: bool,
+}
+
+/// One wave's shared knowledge: an answer that says "stop" keeps the calls that have not begun from being made.
+struct Wave<'a, W> {
+    world: &'a W,
+    config: &'a Config,
+    claim_ends: Millis,
+    /// No call before this time; `None` where nothing braked. `bool`: whether it is short enough to wait for.
+    brake: Cell<Option<(Millis, bool)>>,
+    pause: RefCell<Option<NewPause>>,
+    account_works: Cell<bool>,
+}
+
+/// Makes the calls of a wave, as many at once as the configuration allows. Every row gets a settlement; one slow or
+/// failing call touches no other.
+pub(super) async fn call_all<W: World>(
+    world: &W,
+    config: &Config,
+    claim_ends: Millis,
+    wave: Vec<(&Ready, OpenedAttempt)>,
+) -> Called {
+    let shared = Wave {
+        world,
+        config,
+        claim_ends,
+        brake: Cell::new(None),
+        pause: RefCell::new(None),
+        account_works: Cell::new(false),
+    };
+    let settlements = futures_util::stream::iter(wave)
+        .map(|(ready, attempt)| shared.call(ready, attempt))
+        .buffer_unordered(config.timing.calls_at_once)
+        .collect()
+        .await;
+    Called { settlements, pause: shared.pause.into_inner(), account_works: shared.account_works.get() }
+}
+
+impl<W: World> Wave<'_, W> {
+    async fn call(&self, ready: &Ready, attempt: OpenedAttempt) -> Settlement {
+        let clock = self.world.clock();
+        let opened_at = clock.now();
+        self.wait_until(Millis::new(attempt.planned_at)).await;
+        if let Some((until, true)) = self.brake.get() {
+            self.wait_until(until).await;
+        }
+        let now = clock.now();
+        let case = Case {
+            id: &ready.id,
+            attempt: &attempt.attempt,
+            attempt_count: ready.attempt_count,
+            doubts: ready.doubts,
+            anchor: ready.anchor.unwrap_or(opened_at),
+            now,
+            random: random_number(self.world.random()),
+        };
+        if let Some(reason) = self.reason_not_to_call(ready, now) {
+            return verdict::not_called(&case, reason, &self.config.timing);
+        }
+        let request = MailRequest { body: ready.sealed.body(), idempotency_key: &ready.idempotency_key };
+        let raw = self.world.mailer().send(request).await;
+        let now = clock.now();
+        let http_status = match &raw {
+            MailAnswer::Response { status, .. } => Some(*status),
+            MailAnswer::TimedOut | MailAnswer::Disconnected => None,
+        };
+        let answer = classify(&raw, now);
+        self.learn(&answer, &ready.id, now);
+        verdict::answered(&Case { now, ..case }, &answer, http_status, &self.config.timing)
+    }
+
+    /// The last look before the bytes leave: nothing may be called that could not be answered within the claim, that is
+    /// too late, or that the provider may have forgotten.
+    fn reason_not_to_call(&self, ready: &Ready, now: Millis) -> Option<NotCalled> {
+        let timing = &self.config.timing;
+        if let Some((until, waited)) = self.brake.get()
+            && (!waited || now < until)
+        {
+            return Some(NotCalled::Braked { until });
+        }
+        if now.plus(timing.provider_timeout).plus(timing.skew) > self.claim_ends {
+            return Some(NotCalled::LeaseTooShort);
+        }
+        if ready.not_after.is_some_and(|end| now >= end) {
+            return Some(NotCalled::WindowMissed);
+        }
+        if ready.doubts > 0
+            && let Some(anchor) = ready.anchor
+            && timing.window.judge(anchor, now) == Repetition::Closed
+        {
+            return Some(NotCalled::ProviderWindowClosed);
+        }
+        None
+    }
+
+    fn learn(&self, answer: &Answer, id: &str, now: Millis) {
+        let log = self.world.log();
+        if verdict::proves_account(answer) {
+            self.account_works.set(true);
+        }
+        if let Answer::Throttled { kind: ThrottleKind::Rate, wait } = answer {
+            let until = now.plus(*wait);
+            self.brake.set(Some((until, *wait <= BRAKE_WAIT_MAX)));
+            log.note(Level::Info, "provider_rate_limited", &[("waitMs", Field::Number(whole_ms(*wait)))]);
+        }
+        if let Answer::PayloadConflict = answer {
+            log.note(Level::Alarm, "payload_conflict", &[("outboxId", Field::Id(id))]);
+        }
+        if let Some(pause) = verdict::pause_of(answer, &self.config.timing) {
+            self.brake.set(Some((now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())), false)));
+            // One alarm for the batch, however many calls were under way.
+            if self.pause.borrow().is_none() {
+                log.note(Level::Alarm, "sending_paused", &[("reason", Field::Code(pause.reason))]);
+            }
+            self.pause.replace(Some(pause));
+        }
+    }
+
+    async fn wait_until(&self, at: Millis) {
+        let clock = self.world.clock();
+        let wait = at.since(clock.now());
+        if !wait.is_zero() {
+            clock.sleep(wait).await;
+        }
+    }
+}
+
+fn whole_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
