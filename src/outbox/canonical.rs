@@ -140,7 +140,7 @@ mod tests {
                 let elements: Vec<String> = elements.iter().map(reversed).collect();
                 format!("[ {} ]", elements.join(" , "))
             }
-            other => other.to_string(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
         }
     }
 

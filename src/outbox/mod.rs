@@ -10,7 +10,6 @@ pub mod json;
 pub mod keys;
 pub mod letter;
 pub mod problem;
-pub mod secrets;
 pub mod time;
 
 mod fields;

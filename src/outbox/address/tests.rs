@@ -48,7 +48,7 @@ fn every_spelling_is_one_recipient_and_a_tag_is_another() {
 #[test]
 fn refuses_with_a_code_that_says_why() {
     let long_local = format!("{}@example.com", "a".repeat(65));
-    let long_domain = format!("a@{}.example", vec!["a".repeat(60); 4].join("."));
+    let long_label = format!("a@{}.example", "b".repeat(64));
     let long_whole = format!("{}@{}.example", "a".repeat(64), vec!["b".repeat(60); 3].join("."));
     let long_name = format!("{} <a@b.example>", "a".repeat(257));
     for (text, code) in [
@@ -99,7 +99,7 @@ fn refuses_with_a_code_that_says_why() {
         ("a@xn--zzzzzzzz99.example", "address_domain_invalid"),
         ("a@127.0.0.1", "address_domain_invalid"),
         ("a@[127.0.0.1]", "address_domain_invalid"),
-        (&long_domain, "address_domain_invalid"),
+        (&long_label, "address_domain_invalid"),
         (&long_whole, "address_too_long"),
         (&long_name, "address_name_too_long"),
         ("x@y.example <a@example.com>", "address_name_needs_quotes"),
@@ -109,7 +109,11 @@ fn refuses_with_a_code_that_says_why() {
         ("\"A <a@example.com>", "address_malformed"),
         ("A <<a@example.com>>", "address_malformed"),
     ] {
-        assert_eq!(parse(text).unwrap_err().to_string(), code, "{text:?}");
+        assert_eq!(
+            parse(text).map_err(|error| error.to_string()),
+            Err(code.to_owned()),
+            "{text:?}"
+        );
     }
     assert_eq!(parse(&"a".repeat(100_000)), Err(AddressError::TooLong));
 }

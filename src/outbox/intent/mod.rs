@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::address::Address;
-use super::content;
-use super::fields::{self, Fields};
-use super::identity::{self, Identity};
-use super::json::{self, ReadError};
-use super::letter::{Body, LETTER_BYTES_MAX, Letter};
-use super::problem::{Fault, Pointer, Problem, Problems};
-use super::time::Millis;
+use crate::outbox::address::Address;
+use crate::outbox::content;
+use crate::outbox::fields::{self, Fields};
+use crate::outbox::identity::{self, Identity};
+use crate::outbox::json::{self, ReadError};
+use crate::outbox::letter::{Body, LETTER_BYTES_MAX, Letter};
+use crate::outbox::problem::{Fault, Pointer, Problem, Problems};
+use crate::outbox::time::Millis;
 
 /// Bytes of a request (4 MiB): 100 usual letters fit with room to spare, and a Worker has 128 MB for everything.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -304,5 +304,4 @@ fn check_window(intent: &Fields<'_>, now: Millis, problems: &mut Problems) -> (O
 }
 
 #[cfg(test)]
-#[path = "intent_tests.rs"]
 mod tests;

@@ -9,13 +9,15 @@
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-pub use super::secrets::{KeyRing, Secret, SecretError};
+mod secrets;
 
-use super::address::Address;
-use super::canonical::canonical;
-use super::identity::{Identity, KeyValue};
-use super::intent::Intent;
-use super::time::Millis;
+pub use secrets::{KeyRing, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_ID_BYTES_MAX, SECRETS_MAX, Secret, SecretError};
+
+use crate::outbox::address::Address;
+use crate::outbox::canonical::canonical;
+use crate::outbox::identity::{Identity, KeyValue};
+use crate::outbox::intent::Intent;
+use crate::outbox::time::Millis;
 
 /// The version of the fingerprint's encoding; fingerprints of two versions cannot be compared.
 pub const FINGERPRINT_VERSION: u32 = 1;
@@ -154,5 +156,4 @@ impl Parts {
 }
 
 #[cfg(test)]
-#[path = "keys_tests.rs"]
 mod tests;
