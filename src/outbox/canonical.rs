@@ -15,13 +15,6 @@ pub fn canonical(value: &Value) -> String {
     text
 }
 
-/// As [`canonical`], for the members of an object.
-pub fn canonical_object(members: &Map<String, Value>) -> String {
-    let mut text = String::new();
-    write_object(&mut text, members);
-    text
-}
-
 fn write_value(text: &mut String, value: &Value) {
     match value {
         Value::Null => text.push_str("null"),
@@ -43,13 +36,16 @@ fn write_value(text: &mut String, value: &Value) {
     }
 }
 
+fn write_object(text: &mut String, members: &Map<String, Value>) {
+    write_members(text, members.iter().collect());
+}
+
 /// Sorted here and not left to the map: a feature of the JSON library, turned on by any other crate of a build,
 /// makes its map keep the order of insertion.
-fn write_object(text: &mut String, members: &Map<String, Value>) {
-    let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
-    sorted.sort_unstable_by_key(|(name, _)| name.as_bytes());
+fn write_members(text: &mut String, mut members: Vec<(&String, &Value)>) {
+    members.sort_unstable_by_key(|(name, _)| name.as_bytes());
     text.push('{');
-    for (index, (name, value)) in sorted.into_iter().enumerate() {
+    for (index, (name, value)) in members.into_iter().enumerate() {
         if index > 0 {
             text.push(',');
         }
@@ -105,6 +101,14 @@ mod tests {
             canonical(&value),
             r#"{"B":{},"a":"\"\\\n\u0001é/","b":[1,-2,1.0,0.1,1e-7,true,null]}"#
         );
+    }
+
+    #[test]
+    fn sorts_members_that_a_map_would_leave_unsorted() {
+        let (a, b, value) = ("a".to_owned(), "b".to_owned(), Value::from(1));
+        let mut text = String::new();
+        write_members(&mut text, vec![(&b, &value), (&a, &value)]);
+        assert_eq!(text, r#"{"a":1,"b":1}"#);
     }
 
     fn json() -> impl Strategy<Value = Value> {

@@ -60,6 +60,7 @@ fn refuses_with_a_code_that_says_why() {
         ("a\tb@example.com", "address_control_character"),
         ("a\0@example.com", "address_control_character"),
         ("a@example.com\u{2028}", "address_control_character"),
+        ("\"A\"\n<a@example.com>", "address_control_character"),
         ("A\u{2029}B <a@example.com>", "address_control_character"),
         ("\u{200b}a@example.com", "address_invisible_character"),
         ("a\u{200d}@example.com", "address_invisible_character"),
