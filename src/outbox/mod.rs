@@ -1,9 +1,21 @@
 //! The domain: what a mail that is owed may become, and who decides. Pure functions over values.
 
+pub mod address;
 pub mod attempt;
 pub mod backoff;
+pub mod canonical;
+pub mod content;
 pub mod envelope;
+pub mod headers;
 pub mod id;
+pub mod identity;
+pub mod intent;
+pub mod json;
+pub mod keys;
+pub mod letter;
+pub mod problem;
 pub mod status;
 pub mod time;
 pub mod window;
+
+mod fields;

@@ -1,0 +1,198 @@
+//! The personal part of an intent, as it is stored.
+
+use core::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::address::Address;
+use super::canonical::canonical;
+use super::content::{Content, address_value};
+
+/// Bytes of a letter as it is stored (256 KiB): mail clients cut longer mails, and a batch of letters has to fit
+/// into one answer of the database.
+pub const LETTER_BYTES_MAX: usize = 256 * 1024;
+
+/// The version that is written. A reader refuses the versions that it does not know.
+pub const LETTER_VERSION: u32 = 1;
+
+/// Who gets a mail and what it says. Its `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// The one recipient.
+    pub to: Address,
+    /// What the mail is made of.
+    pub body: Body,
+}
+
+/// What a mail is made of.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Body {
+    /// What the family's template is filled with.
+    Data(Map<String, Value>),
+    /// Ready content.
+    Content(Box<Content>),
+}
+
+/// Why a stored letter was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LetterError {
+    /// Not the JSON of a letter.
+    #[error("letter_unreadable")]
+    Unreadable,
+    /// A letter of another version: a newer program wrote it.
+    #[error("letter_version_unknown")]
+    VersionUnknown,
+}
+
+impl Letter {
+    /// The letter as it is stored: canonical JSON, so that equal letters are equal texts.
+    pub fn to_json(&self) -> String {
+        let mut members = Map::new();
+        members.insert("v".to_owned(), Value::from(LETTER_VERSION));
+        members.insert("to".to_owned(), address_value(&self.to));
+        members.insert(self.body.kind().to_owned(), self.body.to_value());
+        canonical(&Value::Object(members))
+    }
+
+    /// Reads what [`Letter::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`LetterError`]; the caller parks the row as unreadable, it never guesses.
+    pub fn from_json(text: &str) -> Result<Self, LetterError> {
+        let version: Version = serde_json::from_str(text).map_err(|_| LetterError::Unreadable)?;
+        if version.v != LETTER_VERSION {
+            return Err(LetterError::VersionUnknown);
+        }
+        let stored: Stored = serde_json::from_str(text).map_err(|_| LetterError::Unreadable)?;
+        let body = match (stored.data, stored.content) {
+            (Some(data), None) => Body::Data(data),
+            (None, Some(content)) => Body::Content(content),
+            (Some(_), Some(_)) | (None, None) => return Err(LetterError::Unreadable),
+        };
+        Ok(Self { to: stored.to, body })
+    }
+}
+
+impl Body {
+    /// The member of a stored letter that holds this body.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Data(_) => "data",
+            Self::Content(_) => "content",
+        }
+    }
+
+    /// The body as it is stored and fingerprinted.
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Self::Data(data) => Value::Object(data.clone()),
+            Self::Content(content) => content.to_value(),
+        }
+    }
+}
+
+impl fmt::Debug for Letter {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Letter({:?})", self.body)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Data(_) => "Data(..)",
+            Self::Content(_) => "Content(..)",
+        })
+    }
+}
+
+/// Read first, so that a newer version is told apart from damage.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+/// Version 1. A member that it does not have makes the letter unreadable: nothing of a letter is left out in silence.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    #[serde(rename = "v")]
+    _v: u32,
+    to: Address,
+    data: Option<Map<String, Value>>,
+    content: Option<Box<Content>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::outbox::address::parse;
+
+    fn with_data(data: Value) -> Letter {
+        Letter {
+            to: parse("Ada <ada@b.example>").unwrap(),
+            body: Body::Data(data.as_object().unwrap().clone()),
+        }
+    }
+
+    fn with_content() -> Letter {
+        let content = json!({
+            "subject": "Hi", "text": "t", "replyTo": {"email": "r@b.example"}, "headers": {"X-A": "1"}
+        });
+        Letter {
+            to: parse("ada@b.example").unwrap(),
+            body: Body::Content(serde_json::from_value(content).unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_stored_form_is_fixed() {
+        assert_eq!(
+            with_data(json!({"b": 1, "a": null})).to_json(),
+            r#"{"data":{"a":null,"b":1},"to":{"email":"ada@b.example","name":"Ada"},"v":1}"#
+        );
+        assert_eq!(
+            with_content().to_json(),
+            r#"{"content":{"headers":{"X-A":"1"},"replyTo":{"email":"r@b.example"},"subject":"Hi","text":"t"},"to":{"email":"ada@b.example"},"v":1}"#
+        );
+    }
+
+    #[test]
+    fn reads_back_what_was_written() {
+        for letter in [
+            with_data(json!({})),
+            with_data(json!({"n": [1, 0.5, "\u{0}"]})),
+            with_content(),
+        ] {
+            assert!(Letter::from_json(&letter.to_json()) == Ok(letter));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_letter_is_told_apart_from_a_newer_one() {
+        for text in [
+            "",
+            "null",
+            "{}",
+            r#"{"v":1}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"}}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"content":{"subject":"s"}}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"cc":[]}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"content":{"subject":"s","bcc":"x"}}"#,
+        ] {
+            assert!(Letter::from_json(text) == Err(LetterError::Unreadable), "{text}");
+        }
+        assert!(Letter::from_json(r#"{"v":2,"pages":[]}"#) == Err(LetterError::VersionUnknown));
+    }
+
+    #[test]
+    fn debug_shows_nothing_of_the_letter() {
+        assert_eq!(
+            format!("{:?} {:?}", with_data(json!({})), with_content()),
+            "Letter(Data(..)) Letter(Content(..))"
+        );
+    }
+}
