@@ -4,16 +4,26 @@
 //!
 //! - [`outbox`]: the domain. Pure: no IO, no clock, no randomness of its own.
 //! - [`ports`]: what the paths ask of the world: database, broker, mailer, clock, randomness.
-//! - [`store`]: every SQL statement of the Worker, one named function per question.
 //! - [`provider`]: turns a letter into the provider's request, and an answer into a decision.
+//! - [`store`]: every SQL statement of the Worker, one named function per question.
+//! - [`config`]: what the program is told from outside, checked as a whole.
+//! - The paths, one room each: [`intake`], [`publish`], [`consume`], [`relay`], [`dead_letter`].
+//! - [`operate`]: the doors, HTTP without a platform.
 //! - `edge`: the only room that knows Cloudflare; it exists on the Wasm target alone.
 //! - `devstack`: the local stack (database server, provider model); it exists with the feature `cli` alone.
 
 pub mod config;
 pub mod consume;
+pub mod dead_letter;
+pub mod intake;
+pub mod operate;
 pub mod outbox;
+mod parking;
+mod policy;
 pub mod ports;
 pub mod provider;
+pub mod publish;
+pub mod relay;
 pub mod store;
 
 #[cfg(all(feature = "cli", not(target_arch = "wasm32")))]

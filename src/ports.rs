@@ -77,6 +77,16 @@ pub enum BrokerError {
     NotConfigured,
 }
 
+impl BrokerError {
+    /// The stable code, for logs and the health record.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Refused => "broker_refused",
+            Self::NotConfigured => "broker_not_configured",
+        }
+    }
+}
+
 /// The way into the queue. Only the publisher has one.
 pub trait Broker {
     /// Hands over up to 100 messages, all or none as far as the queue says.

@@ -1,7 +1,7 @@
 //! Configuration: read from the environment's variables and secrets, and checked as a whole before any work is done.
 
 mod read;
-mod timing;
+pub mod timing;
 mod tokens;
 
 pub use read::{Lookup, SettingError};
@@ -73,7 +73,10 @@ impl Config {
         let environment = read::required(lookup, "ENVIRONMENT")?;
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if environment.len() > ENVIRONMENT_BYTES_MAX || !environment.bytes().all(legal) {
-            return Err(SettingError::invalid("ENVIRONMENT", "must be 1 to 64 letters, digits, - or _"));
+            return Err(SettingError::invalid(
+                "ENVIRONMENT",
+                "must be 1 to 64 letters, digits, - or _",
+            ));
         }
         let database_url = read::address(lookup, "DATABASE_URL")?;
         let database = read::optional(lookup, "DATABASE_TOKEN");
@@ -91,18 +94,25 @@ impl Config {
             dead_letter_queue_name: read::required(lookup, "DEAD_LETTER_QUEUE_NAME")?,
             keys: KeyRing::parse(&read::required(lookup, "KEY_SECRETS")?)
                 .map_err(|_| SettingError::invalid("KEY_SECRETS", "must be 1 to 8 of id:base64, comma separated"))?,
-            recipient_secret: Secret::parse("recipient", &read::required(lookup, "RECIPIENT_SECRET")?)
+            recipient_secret: Secret::parse(&format!("recipient:{}", read::required(lookup, "RECIPIENT_SECRET")?))
                 .map_err(|_| SettingError::invalid("RECIPIENT_SECRET", "must be base64 of at least 16 bytes"))?,
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
             timing: Timing::read(lookup)?,
-            credentials: Credentials { database, provider: read::required(lookup, "RESEND_API_KEY")? },
+            credentials: Credentials {
+                database,
+                provider: read::required(lookup, "RESEND_API_KEY")?,
+            },
         })
     }
 }
 
 fn is_loopback(address: &str) -> bool {
-    ["http://127.0.0.1", "http://localhost", "http://[::1]"].iter().any(|prefix| {
-        address.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
-    })
+    ["http://127.0.0.1", "http://localhost", "http://[::1]"]
+        .iter()
+        .any(|prefix| {
+            address
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        })
 }

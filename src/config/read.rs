@@ -62,7 +62,10 @@ impl SettingError {
 
 /// An empty value counts as not set.
 pub(super) fn optional(lookup: &dyn Lookup, name: &str) -> Option<String> {
-    lookup.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    lookup
+        .get(name)
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
 }
 
 pub(super) fn required(lookup: &dyn Lookup, name: &'static str) -> Result<String, SettingError> {
@@ -72,13 +75,18 @@ pub(super) fn required(lookup: &dyn Lookup, name: &'static str) -> Result<String
 /// An address to call; `libsql://` means `https://`.
 pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String, SettingError> {
     let text = required(lookup, name)?;
-    let text = text.strip_prefix("libsql://").map_or_else(|| text.clone(), |rest| format!("https://{rest}"));
+    let text = text
+        .strip_prefix("libsql://")
+        .map_or_else(|| text.clone(), |rest| format!("https://{rest}"));
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
         Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ', '@']) => {
             Ok(text.trim_end_matches('/').to_owned())
         }
-        Some(_) | None => Err(SettingError::invalid(name, "must be an https:// (locally http://) address")),
+        Some(_) | None => Err(SettingError::invalid(
+            name,
+            "must be an https:// (locally http://) address",
+        )),
     }
 }
 

@@ -61,7 +61,9 @@ pub enum TimingError {
         needed_ms: u64,
     },
     /// A doubtful mail could be repeated when the provider has forgotten it.
-    #[error("PROVIDER_WINDOW_MARGIN_MS must be at least PROVIDER_TIMEOUT_MS + PACE_WAIT_MS + CLOCK_SKEW_MS = {needed_ms}")]
+    #[error(
+        "PROVIDER_WINDOW_MARGIN_MS must be at least PROVIDER_TIMEOUT_MS + PACE_WAIT_MS + CLOCK_SKEW_MS = {needed_ms}"
+    )]
     MarginTooShort {
         /// What would be enough.
         needed_ms: u64,
@@ -121,7 +123,9 @@ impl Timing {
         if ms(self.lease) < needed_ms {
             return Err(TimingError::LeaseTooShort { needed_ms });
         }
-        let needed_ms = ms(self.provider_timeout).saturating_add(ms(self.pace_wait)).saturating_add(ms(self.skew));
+        let needed_ms = ms(self.provider_timeout)
+            .saturating_add(ms(self.pace_wait))
+            .saturating_add(ms(self.skew));
         if !self.window.length.is_zero() && ms(self.window.margin) < needed_ms {
             return Err(TimingError::MarginTooShort { needed_ms });
         }

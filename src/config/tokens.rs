@@ -25,8 +25,11 @@ impl TokenList {
         let Some(text) = text else {
             return Ok(Self::default());
         };
-        let hashes: Vec<[u8; 32]> =
-            text.split(',').map(|hash| unhex(hash.trim())).collect::<Option<_>>().ok_or_else(wrong)?;
+        let hashes: Vec<[u8; 32]> = text
+            .split(',')
+            .map(|hash| unhex(hash.trim()))
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
         if hashes.len() > TOKENS_MAX {
             return Err(wrong());
         }
@@ -41,7 +44,9 @@ impl TokenList {
     /// Whether `token` is one of them. Every hash is compared, in constant time.
     pub fn admits(&self, token: &str) -> bool {
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        self.0.iter().fold(false, |found, known| found | bool::from(known.as_slice().ct_eq(hash.as_slice())))
+        self.0.iter().fold(false, |found, known| {
+            found | bool::from(known.as_slice().ct_eq(hash.as_slice()))
+        })
     }
 }
 

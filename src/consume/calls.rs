@@ -59,7 +59,11 @@ pub(super) async fn call_all<W: World>(
         .buffer_unordered(config.timing.calls_at_once)
         .collect()
         .await;
-    Called { settlements, pause: shared.pause.into_inner(), account_works: shared.account_works.get() }
+    Called {
+        settlements,
+        pause: shared.pause.into_inner(),
+        account_works: shared.account_works.get(),
+    }
 }
 
 impl<W: World> Wave<'_, W> {
@@ -83,7 +87,10 @@ impl<W: World> Wave<'_, W> {
         if let Some(reason) = self.reason_not_to_call(ready, now) {
             return verdict::not_called(&case, reason, &self.config.timing);
         }
-        let request = MailRequest { body: ready.sealed.body(), idempotency_key: &ready.idempotency_key };
+        let request = MailRequest {
+            body: ready.sealed.body(),
+            idempotency_key: &ready.idempotency_key,
+        };
         let raw = self.world.mailer().send(request).await;
         let now = clock.now();
         let http_status = match &raw {
@@ -124,16 +131,27 @@ impl<W: World> Wave<'_, W> {
         if verdict::proves_account(answer) {
             self.account_works.set(true);
         }
-        if let Answer::Throttled { kind: ThrottleKind::Rate, wait } = answer {
+        if let Answer::Throttled {
+            kind: ThrottleKind::Rate,
+            wait,
+        } = answer
+        {
             let until = now.plus(*wait);
             self.brake.set(Some((until, *wait <= BRAKE_WAIT_MAX)));
-            log.note(Level::Info, "provider_rate_limited", &[("waitMs", Field::Number(whole_ms(*wait)))]);
+            log.note(
+                Level::Info,
+                "provider_rate_limited",
+                &[("waitMs", Field::Number(whole_ms(*wait)))],
+            );
         }
         if let Answer::PayloadConflict = answer {
             log.note(Level::Alarm, "payload_conflict", &[("outboxId", Field::Id(id))]);
         }
         if let Some(pause) = verdict::pause_of(answer, &self.config.timing) {
-            self.brake.set(Some((now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())), false)));
+            self.brake.set(Some((
+                now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())),
+                false,
+            )));
             // One alarm for the batch, however many calls were under way.
             if self.pause.borrow().is_none() {
                 log.note(Level::Alarm, "sending_paused", &[("reason", Field::Code(pause.reason))]);

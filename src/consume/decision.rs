@@ -31,13 +31,17 @@ const RETRY_DELAY_SECONDS_BASE: u32 = 5;
 /// doubles with each delivery, so that a hundred retries cover days. `attempts` is 1 for the first delivery.
 pub fn retry_delay(attempts: u32) -> Decision {
     let doublings = attempts.saturating_sub(1).min(16);
-    Decision::Retry { delay_seconds: (RETRY_DELAY_SECONDS_BASE << doublings).min(RETRY_DELAY_SECONDS_MAX) }
+    Decision::Retry {
+        delay_seconds: (RETRY_DELAY_SECONDS_BASE << doublings).min(RETRY_DELAY_SECONDS_MAX),
+    }
 }
 
 /// Brings a message again after `wait`, within the bounds.
 pub(super) fn retry_after(wait: Duration) -> Decision {
     let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
-    Decision::Retry { delay_seconds: seconds.clamp(RETRY_DELAY_SECONDS_MIN, RETRY_DELAY_SECONDS_MAX) }
+    Decision::Retry {
+        delay_seconds: seconds.clamp(RETRY_DELAY_SECONDS_MIN, RETRY_DELAY_SECONDS_MAX),
+    }
 }
 
 /// Whether the queue keeps the message of a row that waits this long; the relay publishes it again otherwise.
@@ -55,7 +59,11 @@ pub(super) fn of_state(row: &RowState, now: Millis, timing: &Timing) -> Decision
         }
         Status::Pending | Status::Enqueued | Status::Retry => {
             let wait = Millis::new(row.due_at).since(now);
-            if queue_keeps(wait, timing) { retry_after(wait) } else { Decision::Acknowledge }
+            if queue_keeps(wait, timing) {
+                retry_after(wait)
+            } else {
+                Decision::Acknowledge
+            }
         }
         Status::Sent
         | Status::Failed
@@ -76,7 +84,11 @@ pub(super) fn of_settled(row: &SettledRow, now: Millis, timing: &Timing) -> Deci
         Standing::Open => match row.next_attempt_at {
             Some(at) => {
                 let wait = Millis::new(at).since(now);
-                if queue_keeps(wait, timing) { retry_after(wait) } else { Decision::Acknowledge }
+                if queue_keeps(wait, timing) {
+                    retry_after(wait)
+                } else {
+                    Decision::Acknowledge
+                }
             }
             // Claimed by somebody else in the meantime.
             None => retry_after(timing.lease),
@@ -105,8 +117,14 @@ mod tests {
 
     #[test]
     fn no_delay_is_beyond_the_platform() {
-        assert_eq!(retry_after(Duration::from_secs(200_000)), Decision::Retry { delay_seconds: 3_600 });
+        assert_eq!(
+            retry_after(Duration::from_secs(200_000)),
+            Decision::Retry { delay_seconds: 3_600 }
+        );
         assert_eq!(retry_after(Duration::ZERO), Decision::Retry { delay_seconds: 1 });
-        assert_eq!(retry_after(Duration::from_millis(1_001)), Decision::Retry { delay_seconds: 2 });
+        assert_eq!(
+            retry_after(Duration::from_millis(1_001)),
+            Decision::Retry { delay_seconds: 2 }
+        );
     }
 }

@@ -52,16 +52,36 @@ pub(super) struct Case<'a> {
 pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) -> Settlement {
     let base = settlement(case, Outcome::NotSent, None);
     match reason {
-        NotCalled::LeaseTooShort => {
-            retry(Settlement { code: "lease_too_short", ..base }, case, spread_soon(case, timing), timing)
-        }
-        NotCalled::WindowMissed => Settlement { code: "window_missed", status: Status::Expired, ..base },
-        NotCalled::ProviderWindowClosed => {
-            Settlement { code: "provider_window_closed", status: Status::Unknown, ..base }
-        }
+        NotCalled::LeaseTooShort => retry(
+            Settlement {
+                code: "lease_too_short",
+                ..base
+            },
+            case,
+            spread_soon(case, timing),
+            timing,
+        ),
+        NotCalled::WindowMissed => Settlement {
+            code: "window_missed",
+            status: Status::Expired,
+            ..base
+        },
+        NotCalled::ProviderWindowClosed => Settlement {
+            code: "provider_window_closed",
+            status: Status::Unknown,
+            ..base
+        },
         NotCalled::Braked { until } => {
             let wait = spread(until.since(case.now), timing.backoff_base, case.random);
-            retry(Settlement { code: "provider_braked", ..base }, case, wait, timing)
+            retry(
+                Settlement {
+                    code: "provider_braked",
+                    ..base
+                },
+                case,
+                wait,
+                timing,
+            )
         }
     }
 }
@@ -80,7 +100,11 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
             ..settlement(case, Outcome::Accepted, http_status)
         },
         Answer::Refused { code } => Settlement {
-            status: if case.doubts > 0 { Status::Unknown } else { Status::Failed },
+            status: if case.doubts > 0 {
+                Status::Unknown
+            } else {
+                Status::Failed
+            },
             code: code.as_str(),
             burns: 1,
             ..settlement(case, Outcome::Refused, http_status)
@@ -92,15 +116,34 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
                 ThrottleKind::Month => "provider_month_quota",
             };
             let wait = spread(*wait, timing.backoff_base, case.random);
-            retry(Settlement { code, ..settlement(case, Outcome::Throttled, http_status) }, case, wait, timing)
+            retry(
+                Settlement {
+                    code,
+                    ..settlement(case, Outcome::Throttled, http_status)
+                },
+                case,
+                wait,
+                timing,
+            )
         }
         Answer::Misconfigured { code } => {
             let wait = spread(timing.pause, timing.backoff_base, case.random);
             let base = settlement(case, Outcome::NotSent, http_status);
-            retry(Settlement { code: code.as_str(), ..base }, case, wait, timing)
+            retry(
+                Settlement {
+                    code: code.as_str(),
+                    ..base
+                },
+                case,
+                wait,
+                timing,
+            )
         }
         Answer::InProgress { wait } => {
-            let base = Settlement { code: "provider_in_progress", ..settlement(case, Outcome::InProgress, http_status) };
+            let base = Settlement {
+                code: "provider_in_progress",
+                ..settlement(case, Outcome::InProgress, http_status)
+            };
             repeat_in_doubt(base, case, Some(*wait), timing)
         }
         Answer::PayloadConflict => Settlement {
@@ -110,8 +153,11 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
             ..settlement(case, Outcome::PayloadConflict, http_status)
         },
         Answer::Ambiguous { code, wait } => {
-            let base =
-                Settlement { code: code.as_str(), burns: 1, ..settlement(case, Outcome::Ambiguous, http_status) };
+            let base = Settlement {
+                code: code.as_str(),
+                burns: 1,
+                ..settlement(case, Outcome::Ambiguous, http_status)
+            };
             repeat_in_doubt(base, case, *wait, timing)
         }
     }
@@ -121,12 +167,23 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
 pub(super) fn pause_of(answer: &Answer, timing: &Timing) -> Option<NewPause> {
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     match answer {
-        Answer::Throttled { kind: ThrottleKind::Day, wait } => Some(named("provider_day_quota", ms(*wait))),
-        Answer::Throttled { kind: ThrottleKind::Month, wait } => Some(named("provider_month_quota", ms(*wait))),
-        Answer::Misconfigured { code } => {
-            Some(NewPause { reason: code.as_str(), base_ms: ms(timing.pause), cap_ms: PAUSE_CAP_MS })
+        Answer::Throttled {
+            kind: ThrottleKind::Day,
+            wait,
+        } => Some(named("provider_day_quota", ms(*wait))),
+        Answer::Throttled {
+            kind: ThrottleKind::Month,
+            wait,
+        } => Some(named("provider_month_quota", ms(*wait))),
+        Answer::Misconfigured { code } => Some(NewPause {
+            reason: code.as_str(),
+            base_ms: ms(timing.pause),
+            cap_ms: PAUSE_CAP_MS,
+        }),
+        Answer::Throttled {
+            kind: ThrottleKind::Rate,
+            ..
         }
-        Answer::Throttled { kind: ThrottleKind::Rate, .. }
         | Answer::Accepted { .. }
         | Answer::Refused { .. }
         | Answer::InProgress { .. }
@@ -145,14 +202,21 @@ pub(super) fn proves_account(answer: &Answer) -> bool {
 
 fn named(reason: &'static str, wait_ms: i64) -> NewPause {
     let wait_ms = wait_ms.min(PAUSE_NAMED_MS_MAX);
-    NewPause { reason, base_ms: wait_ms, cap_ms: wait_ms }
+    NewPause {
+        reason,
+        base_ms: wait_ms,
+        cap_ms: wait_ms,
+    }
 }
 
 /// A row in doubt goes on for as long as the provider knows its key; its tries do not run out. After that nobody may
 /// repeat it.
 fn repeat_in_doubt(base: Settlement, case: &Case<'_>, named: Option<Duration>, timing: &Timing) -> Settlement {
     match timing.window.judge(case.anchor, case.now) {
-        Repetition::Closed => Settlement { status: Status::Unknown, ..base },
+        Repetition::Closed => Settlement {
+            status: Status::Unknown,
+            ..base
+        },
         Repetition::OpenUntil(end) => {
             let own = backoff(timing.backoff_base, case.attempt_count.saturating_add(1), case.random);
             let wait = own.max(named.unwrap_or(Duration::ZERO)).min(end.since(case.now));
@@ -168,7 +232,11 @@ fn spread_soon(case: &Case<'_>, timing: &Timing) -> Duration {
 /// processing -> retry. Where the queue keeps the message, the relay looks one grace later.
 fn retry(base: Settlement, case: &Case<'_>, wait: Duration, timing: &Timing) -> Settlement {
     let at = case.now.plus(wait);
-    let relay_at = if queue_keeps(wait, timing) { at.plus(timing.pending_grace) } else { at };
+    let relay_at = if queue_keeps(wait, timing) {
+        at.plus(timing.pending_grace)
+    } else {
+        at
+    };
     Settlement {
         status: Status::Retry,
         next_attempt_at: Some(at.get()),

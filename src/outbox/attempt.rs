@@ -63,8 +63,11 @@ mod tests {
     #[test]
     fn the_triggers_keep_the_same_list_of_doubts() {
         let schema = include_str!("../../migrations/0001_outbox.sql");
-        let doubts: Vec<String> =
-            ALL.iter().filter(|outcome| outcome.leaves_doubt()).map(|outcome| format!("'{}'", outcome.as_str())).collect();
+        let doubts: Vec<String> = ALL
+            .iter()
+            .filter(|outcome| outcome.leaves_doubt())
+            .map(|outcome| format!("'{}'", outcome.as_str()))
+            .collect();
         let clause = format!("a.outcome IS NULL OR a.outcome IN ({})", doubts.join(", "));
         assert_eq!(schema.matches(&clause).count(), 2, "{clause}");
     }

@@ -21,7 +21,9 @@ pub fn backoff(base: Duration, tries: u32, random: u64) -> Duration {
 /// A wait that the provider named, spread by up to `base` so that all who were told the same do not return at once.
 pub fn spread(named: Duration, base: Duration, random: u64) -> Duration {
     let base_ms = u64::try_from(base.as_millis()).unwrap_or(u64::MAX);
-    named.saturating_add(Duration::from_millis(random.checked_rem(base_ms.saturating_add(1)).unwrap_or(0)))
+    named.saturating_add(Duration::from_millis(
+        random.checked_rem(base_ms.saturating_add(1)).unwrap_or(0),
+    ))
 }
 
 #[cfg(test)]
@@ -31,7 +33,15 @@ mod tests {
     #[test]
     fn doubles_up_to_the_cap_and_stays_within_its_half() {
         let base = Duration::from_secs(10);
-        for (tries, full) in [(0, 10), (1, 10), (2, 20), (3, 40), (9, 2_560), (10, 3_600), (u32::MAX, 3_600)] {
+        for (tries, full) in [
+            (0, 10),
+            (1, 10),
+            (2, 20),
+            (3, 40),
+            (9, 2_560),
+            (10, 3_600),
+            (u32::MAX, 3_600),
+        ] {
             assert_eq!(backoff(base, tries, 0), Duration::from_secs(full) / 2, "{tries}");
             let most = backoff(base, tries, full * 500);
             assert_eq!(most, Duration::from_secs(full), "{tries}");

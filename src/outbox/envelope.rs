@@ -49,7 +49,11 @@ pub enum EnvelopeError {
 impl Envelope {
     /// The envelope of a row.
     pub fn to_row(outbox_id: &str) -> Self {
-        Self { kind: KIND.to_owned(), version: VERSION, outbox_id: outbox_id.to_owned() }
+        Self {
+            kind: KIND.to_owned(),
+            version: VERSION,
+            outbox_id: outbox_id.to_owned(),
+        }
     }
 
     /// The message body.
@@ -78,7 +82,11 @@ impl Envelope {
             (_, _) => return Err(EnvelopeError::KindUnknown),
         }
         let envelope: Self = serde_json::from_str(text).map_err(|_| EnvelopeError::Unreadable)?;
-        if is_outbox_id(&envelope.outbox_id) { Ok(envelope) } else { Err(EnvelopeError::IdInvalid) }
+        if is_outbox_id(&envelope.outbox_id) {
+            Ok(envelope)
+        } else {
+            Err(EnvelopeError::IdInvalid)
+        }
     }
 }
 
@@ -104,14 +112,26 @@ mod tests {
             (Some("text"), EnvelopeError::Unreadable),
             (Some("{}"), EnvelopeError::KindUnknown),
             (Some(r#"{"v":99,"id":"x"}"#), EnvelopeError::KindUnknown),
-            (Some(r#"{"kind":"sealpost-outbox","version":2,"outboxId":"inv_0123456789"}"#), EnvelopeError::VersionUnknown),
-            (Some(r#"{"kind":"sealpost-outbox","version":1}"#), EnvelopeError::Unreadable),
-            (Some(r#"{"kind":"sealpost-outbox","version":1,"outboxId":"x"}"#), EnvelopeError::IdInvalid),
+            (
+                Some(r#"{"kind":"sealpost-outbox","version":2,"outboxId":"inv_0123456789"}"#),
+                EnvelopeError::VersionUnknown,
+            ),
+            (
+                Some(r#"{"kind":"sealpost-outbox","version":1}"#),
+                EnvelopeError::Unreadable,
+            ),
+            (
+                Some(r#"{"kind":"sealpost-outbox","version":1,"outboxId":"x"}"#),
+                EnvelopeError::IdInvalid,
+            ),
         ];
         for (body, error) in cases {
             assert_eq!(Envelope::read(body), Err(error), "{body:?}");
         }
-        assert_eq!(Envelope::read(Some(&" ".repeat(BODY_BYTES_MAX + 1))), Err(EnvelopeError::TooLong));
+        assert_eq!(
+            Envelope::read(Some(&" ".repeat(BODY_BYTES_MAX + 1))),
+            Err(EnvelopeError::TooLong)
+        );
     }
 
     proptest::proptest! {

@@ -33,7 +33,9 @@ pub fn attempt_id(random: &impl Random) -> String {
 pub fn is_outbox_id(text: &str) -> bool {
     text.len() >= 8
         && text.len() <= OUTBOX_ID_BYTES_MAX
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 fn token(prefix: &str, random: &impl Random) -> String {

@@ -1,6 +1,7 @@
 //! The personal part of an intent, as it is stored.
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -23,6 +24,8 @@ pub struct Letter {
     pub to: Address,
     /// What the mail is made of.
     pub body: Body,
+    /// The caller's tags as they were sent; they are fitted to the provider's character set when sealed.
+    pub tags: BTreeMap<String, String>,
 }
 
 /// What a mail is made of.
@@ -52,6 +55,14 @@ impl Letter {
         members.insert("v".to_owned(), Value::from(LETTER_VERSION));
         members.insert("to".to_owned(), address_value(&self.to));
         members.insert(self.body.kind().to_owned(), self.body.to_value());
+        if !self.tags.is_empty() {
+            let tags = self
+                .tags
+                .iter()
+                .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+                .collect();
+            members.insert("tags".to_owned(), Value::Object(tags));
+        }
         canonical(&Value::Object(members))
     }
 
@@ -70,7 +81,11 @@ impl Letter {
             (None, Some(content)) => Body::Content(content),
             (Some(_), Some(_)) | (None, None) => return Err(LetterError::Unreadable),
         };
-        Ok(Self { to: stored.to, body })
+        Ok(Self {
+            to: stored.to,
+            body,
+            tags: stored.tags,
+        })
     }
 }
 
@@ -122,6 +137,8 @@ struct Stored {
     to: Address,
     data: Option<Map<String, Value>>,
     content: Option<Box<Content>>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
 }
 
 #[cfg(test)]
@@ -135,6 +152,7 @@ mod tests {
         Letter {
             to: parse("Ada <ada@b.example>").unwrap(),
             body: Body::Data(data.as_object().unwrap().clone()),
+            tags: [("plan".to_owned(), "pro".to_owned())].into(),
         }
     }
 
@@ -145,6 +163,7 @@ mod tests {
         Letter {
             to: parse("ada@b.example").unwrap(),
             body: Body::Content(serde_json::from_value(content).unwrap()),
+            tags: BTreeMap::new(),
         }
     }
 
@@ -152,7 +171,7 @@ mod tests {
     fn the_stored_form_is_fixed() {
         assert_eq!(
             with_data(json!({"b": 1, "a": null})).to_json(),
-            r#"{"data":{"a":null,"b":1},"to":{"email":"ada@b.example","name":"Ada"},"v":1}"#
+            r#"{"data":{"a":null,"b":1},"tags":{"plan":"pro"},"to":{"email":"ada@b.example","name":"Ada"},"v":1}"#
         );
         assert_eq!(
             with_content().to_json(),

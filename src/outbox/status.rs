@@ -107,7 +107,10 @@ mod tests {
     fn the_words_are_those_of_the_schema() {
         let schema = include_str!("../../migrations/0001_outbox.sql");
         for status in Status::ALL {
-            assert!(schema.contains(&format!("'{}'", status.as_str())), "{status:?} is unknown to the schema");
+            assert!(
+                schema.contains(&format!("'{}'", status.as_str())),
+                "{status:?} is unknown to the schema"
+            );
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
     }

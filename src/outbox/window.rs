@@ -31,7 +31,11 @@ impl ProviderWindow {
     /// Judges a mail whose key the provider may first have seen at `anchor`.
     pub fn judge(self, anchor: Millis, now: Millis) -> Repetition {
         let end = anchor.plus(self.usable());
-        if now < end { Repetition::OpenUntil(end) } else { Repetition::Closed }
+        if now < end {
+            Repetition::OpenUntil(end)
+        } else {
+            Repetition::Closed
+        }
     }
 }
 
@@ -39,20 +43,28 @@ impl ProviderWindow {
 mod tests {
     use super::*;
 
-    const WINDOW: ProviderWindow =
-        ProviderWindow { length: Duration::from_secs(24 * 3_600), margin: Duration::from_secs(3_600) };
+    const WINDOW: ProviderWindow = ProviderWindow {
+        length: Duration::from_secs(24 * 3_600),
+        margin: Duration::from_secs(3_600),
+    };
 
     #[test]
     fn closes_one_margin_before_the_provider_forgets() {
         let anchor = Millis::new(1_000);
         let end = anchor.plus(Duration::from_secs(23 * 3_600));
-        assert_eq!(WINDOW.judge(anchor, end.minus(Duration::from_millis(1))), Repetition::OpenUntil(end));
+        assert_eq!(
+            WINDOW.judge(anchor, end.minus(Duration::from_millis(1))),
+            Repetition::OpenUntil(end)
+        );
         assert_eq!(WINDOW.judge(anchor, end), Repetition::Closed);
     }
 
     #[test]
     fn without_keys_nothing_doubtful_is_ever_repeated() {
-        let none = ProviderWindow { length: Duration::ZERO, margin: Duration::from_secs(3_600) };
+        let none = ProviderWindow {
+            length: Duration::ZERO,
+            margin: Duration::from_secs(3_600),
+        };
         assert_eq!(none.judge(Millis::new(5), Millis::new(5)), Repetition::Closed);
     }
 }

@@ -4,7 +4,7 @@ use libsql::Value;
 use serde::Deserialize;
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
-use super::guard::schema_guard;
+use super::guard::{guarded, schema_guard};
 use super::shared_sql::{due, held, movable, paused_until, stop_assignments, stop_cause};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -104,7 +104,7 @@ pub struct Claimed {
 /// Repeatable: a second run finds the rows it has already claimed by its own token, and the states are read afresh.
 ///
 /// # Errors
-/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
+/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Result<Claimed, DatabaseError> {
     let ids = Value::Text(serde_json::json!(request.ids).to_string());
     let now = Value::Integer(request.now.get());
@@ -123,7 +123,12 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         ),
         Statement::new(
             PROBE,
-            vec![ids.clone(), now.clone(), token.clone(), Value::Integer(request.expires_at.get())],
+            vec![
+                ids.clone(),
+                now.clone(),
+                token.clone(),
+                Value::Integer(request.expires_at.get()),
+            ],
         ),
         Statement::new(
             CLAIM,
@@ -156,8 +161,14 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         Statement::new(FETCH, vec![ids.clone(), token]),
         Statement::new(STATES, vec![ids]),
     ];
-    let results = database.run(Transaction::repeatable_write(statements)).await?;
-    Ok(Claimed { rows: rows_at(&results, 5)?, states: rows_at(&results, 6)? })
+    let results = database
+        .run(Transaction::repeatable_write(statements))
+        .await
+        .map_err(guarded)?;
+    Ok(Claimed {
+        rows: rows_at(&results, 5)?,
+        states: rows_at(&results, 6)?,
+    })
 }
 
 /// open -> suppressed, expired, dead_letter or unknown. ?1 ids, ?2 now, ?3 window, ?4 known, ?5 deaths

@@ -64,6 +64,9 @@ pub enum DatabaseError {
         /// HTTP status; 0 where the request could not be made.
         status: u16,
     },
+    /// Program and schema do not fit; nothing was written. Ours to mend: run the migrations, or deploy.
+    #[error("schema_mismatch")]
+    SchemaMismatch,
     /// A constraint refused a statement; everything was rolled back.
     #[error("database_constraint")]
     Constraint {
@@ -84,8 +87,26 @@ pub enum DatabaseError {
     Shape,
 }
 
+impl DatabaseError {
+    /// The stable code, for logs and answers.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Busy => "database_busy",
+            Self::Refused { .. } => "database_refused",
+            Self::SchemaMismatch => "schema_mismatch",
+            Self::Constraint { .. } => "database_constraint",
+            Self::Failed { .. } => "database_statement_failed",
+            Self::Ambiguous => "database_ambiguous",
+            Self::Shape => "database_row_shape",
+        }
+    }
+}
+
 /// The database, as the paths see it.
-#[allow(async_fn_in_trait, reason = "every implementation is single-threaded; no caller needs a Send bound")]
+#[allow(
+    async_fn_in_trait,
+    reason = "every implementation is single-threaded; no caller needs a Send bound"
+)]
 pub trait Database {
     /// Runs one transaction in one round trip (more only where nothing had run yet, or where it is safe to repeat).
     ///
@@ -106,17 +127,29 @@ impl Statement {
 impl Transaction {
     /// A write whose lost answer is reported, never repeated.
     pub fn write(statements: Vec<Statement>) -> Self {
-        Self { mode: Mode::Write, repeat: Repeat::Never, statements }
+        Self {
+            mode: Mode::Write,
+            repeat: Repeat::Never,
+            statements,
+        }
     }
 
     /// A write that may be repeated; the caller says why in a comment.
     pub fn repeatable_write(statements: Vec<Statement>) -> Self {
-        Self { mode: Mode::Write, repeat: Repeat::Safe, statements }
+        Self {
+            mode: Mode::Write,
+            repeat: Repeat::Safe,
+            statements,
+        }
     }
 
     /// A read.
     pub fn read(statements: Vec<Statement>) -> Self {
-        Self { mode: Mode::Read, repeat: Repeat::Safe, statements }
+        Self {
+            mode: Mode::Read,
+            repeat: Repeat::Safe,
+            statements,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use libsql::Value;
 use serde::Deserialize;
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
-use super::guard::schema_guard;
+use super::guard::{guarded, schema_guard};
 use crate::outbox::time::Millis;
 
 /// "These messages ran out of deliveries." The queue's exhaustion alone never ends a row: one that waits goes back to
@@ -13,7 +13,7 @@ use crate::outbox::time::Millis;
 /// Returns the ids that have a row. Repeatable: a second run only moves the time.
 ///
 /// # Errors
-/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
+/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn return_to_retry(
     database: &impl Database,
     ids: &[&str],
@@ -30,12 +30,20 @@ pub async fn return_to_retry(
             schema_guard(),
             Statement::new(
                 RETURN,
-                vec![ids.clone(), Value::Integer(now.get()), Value::Integer(next_attempt_at.get())],
+                vec![
+                    ids.clone(),
+                    Value::Integer(now.get()),
+                    Value::Integer(next_attempt_at.get()),
+                ],
             ),
             Statement::new(KNOWN, vec![ids]),
         ]))
-        .await?;
-    Ok(rows_at::<Known>(&results, 2)?.into_iter().map(|known| known.id).collect())
+        .await
+        .map_err(guarded)?;
+    Ok(rows_at::<Known>(&results, 2)?
+        .into_iter()
+        .map(|known| known.id)
+        .collect())
 }
 
 /// pending, enqueued, retry -> retry; never earlier than it was to be tried anyway. ?1 ids, ?2 now, ?3 next attempt

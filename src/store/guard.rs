@@ -2,7 +2,7 @@
 
 use libsql::Value;
 
-use super::database::Statement;
+use super::database::{DatabaseError, Statement};
 
 /// The schema that this program needs at least. A newer one is fine while it says that it still serves this one.
 pub const SCHEMA_VERSION: i64 = 1;
@@ -20,4 +20,20 @@ pub fn schema_guard() -> Statement {
 }
 
 /// The position of [`schema_guard`] in every transaction that has it.
-pub const SCHEMA_GUARD_AT: usize = 0;
+const SCHEMA_GUARD_AT: usize = 0;
+
+/// Names the failure of a transaction that begins with [`schema_guard`].
+pub(super) fn guarded(error: DatabaseError) -> DatabaseError {
+    match error {
+        DatabaseError::Constraint {
+            statement: SCHEMA_GUARD_AT,
+        } => DatabaseError::SchemaMismatch,
+        other @ (DatabaseError::Busy
+        | DatabaseError::Refused { .. }
+        | DatabaseError::SchemaMismatch
+        | DatabaseError::Constraint { .. }
+        | DatabaseError::Failed { .. }
+        | DatabaseError::Ambiguous
+        | DatabaseError::Shape) => other,
+    }
+}

@@ -13,7 +13,10 @@ const STORY_ROWS_MAX: i64 = 200;
 
 /// A row without anything personal.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the fields are the columns of the outbox, documented in the migration")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the columns of the outbox, documented in the migration"
+)]
 pub struct IntentRow {
     pub id: String,
     pub seq: i64,
@@ -38,7 +41,10 @@ pub struct IntentRow {
 
 /// One call to the provider.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the fields are the columns of attempts, documented in the migration")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the columns of attempts, documented in the migration"
+)]
 pub struct AttemptRow {
     pub id: String,
     pub opened_at: i64,
@@ -50,7 +56,10 @@ pub struct AttemptRow {
 
 /// One change of state.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the fields are the columns of events, documented in the migration")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the columns of events, documented in the migration"
+)]
 pub struct EventRow {
     pub from_status: Option<Status>,
     pub to_status: Status,
@@ -86,7 +95,11 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
     let Some(intent) = rows_at::<IntentRow>(&results, 0)?.into_iter().next() else {
         return Ok(None);
     };
-    Ok(Some(Story { intent, attempts: rows_at(&results, 1)?, events: rows_at(&results, 2)? }))
+    Ok(Some(Story {
+        intent,
+        attempts: rows_at(&results, 1)?,
+        events: rows_at(&results, 2)?,
+    }))
 }
 
 const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery, attempt_count, publish_count,
@@ -126,7 +139,10 @@ pub struct Health {
 /// [`DatabaseError`].
 pub async fn health(database: &impl Database, now: Millis) -> Result<Health, DatabaseError> {
     let results = database
-        .run(Transaction::read(vec![Statement::new(HEALTH, vec![Value::Integer(now.get())])]))
+        .run(Transaction::read(vec![Statement::new(
+            HEALTH,
+            vec![Value::Integer(now.get())],
+        )]))
         .await?;
     rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
 }
@@ -169,7 +185,11 @@ pub async fn record_tick(
             ],
         )]))
         .await?;
-    rows_at::<Remaining>(&results, 0)?.into_iter().next().map(|row| row.remaining).ok_or(DatabaseError::Shape)
+    rows_at::<Remaining>(&results, 0)?
+        .into_iter()
+        .next()
+        .map(|row| row.remaining)
+        .ok_or(DatabaseError::Shape)
 }
 
 /// What is still due is counted up to 1000: more than a thousand is the same news.

@@ -4,7 +4,7 @@ use libsql::Value;
 use serde::{Deserialize, Serialize};
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
-use super::guard::schema_guard;
+use super::guard::{guarded, schema_guard};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -91,12 +91,8 @@ const MEANING_AT: usize = 1;
 /// back by key, so that a second run finds the rows of the first under the same ids.
 ///
 /// # Errors
-/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
-pub async fn record(
-    database: &impl Database,
-    intents: &[NewIntent],
-    now: Millis,
-) -> Result<Recorded, DatabaseError> {
+/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
+pub async fn record(database: &impl Database, intents: &[NewIntent], now: Millis) -> Result<Recorded, DatabaseError> {
     let list = Value::Text(serde_json::json!(intents).to_string());
     let now = Value::Integer(now.get());
     let statements = vec![
@@ -110,7 +106,7 @@ pub async fn record(
     match database.run(Transaction::repeatable_write(statements)).await {
         Ok(results) => Ok(Recorded::Committed(rows_at(&results, 5)?)),
         Err(DatabaseError::Constraint { statement: MEANING_AT }) => Ok(Recorded::MeaningConflict),
-        Err(error) => Err(error),
+        Err(error) => Err(guarded(error)),
     }
 }
 
@@ -127,7 +123,9 @@ pub async fn conflicting_positions(
         position: usize,
     }
     let list = Value::Text(serde_json::json!(intents).to_string());
-    let results = database.run(Transaction::read(vec![Statement::new(OTHER_MEANINGS, vec![list])])).await?;
+    let results = database
+        .run(Transaction::read(vec![Statement::new(OTHER_MEANINGS, vec![list])]))
+        .await?;
     Ok(rows_at::<At>(&results, 0)?.into_iter().map(|at| at.position).collect())
 }
 
@@ -144,8 +142,11 @@ macro_rules! other_meanings {
     };
 }
 
-const REFUSE_OTHER_MEANING: &str =
-    concat!("INSERT INTO guards (broken) SELECT 'meaning' ", other_meanings!(), " LIMIT 1");
+const REFUSE_OTHER_MEANING: &str = concat!(
+    "INSERT INTO guards (broken) SELECT 'meaning' ",
+    other_meanings!(),
+    " LIMIT 1"
+);
 
 const OTHER_MEANINGS: &str = concat!("SELECT DISTINCT j.key AS position ", other_meanings!());
 

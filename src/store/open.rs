@@ -118,14 +118,36 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         Statement::new(SEAL_BYTES, vec![openings.clone(), token.clone()]),
         Statement::new(
             OPEN,
-            vec![openings.clone(), token.clone(), now.clone(), provider.clone(), interval.clone(), wait],
+            vec![
+                openings.clone(),
+                token.clone(),
+                now.clone(),
+                provider.clone(),
+                interval.clone(),
+                wait,
+            ],
         ),
-        Statement::new(TAKE_PACE, vec![provider, token.clone(), now.clone(), interval, openings.clone()]),
+        Statement::new(
+            TAKE_PACE,
+            vec![provider, token.clone(), now.clone(), interval, openings.clone()],
+        ),
         Statement::new(
             REJECT,
-            vec![Value::Text(serde_json::json!(request.rejections).to_string()), token.clone(), now.clone()],
+            vec![
+                Value::Text(serde_json::json!(request.rejections).to_string()),
+                token.clone(),
+                now.clone(),
+            ],
         ),
-        Statement::new(NO_SLOT, vec![openings.clone(), token.clone(), now, Value::Integer(request.pace_wait_ms_max)]),
+        Statement::new(
+            NO_SLOT,
+            vec![
+                openings.clone(),
+                token.clone(),
+                now,
+                Value::Integer(request.pace_wait_ms_max),
+            ],
+        ),
         Statement::new(OPENED, vec![openings, token]),
     ]);
     let results = database.run(Transaction::repeatable_write(statements)).await?;

@@ -30,7 +30,10 @@ pub struct Parked {
 pub async fn park(database: &impl Database, parked: &[Parked], now: Millis) -> Result<(), DatabaseError> {
     let list = Value::Text(serde_json::json!(parked).to_string());
     database
-        .run(Transaction::repeatable_write(vec![Statement::new(PARK, vec![list, Value::Integer(now.get())])]))
+        .run(Transaction::repeatable_write(vec![Statement::new(
+            PARK,
+            vec![list, Value::Integer(now.get())],
+        )]))
         .await
         .map(|_| ())
 }

@@ -4,6 +4,7 @@ use libsql::Value;
 use serde::{Deserialize, Serialize};
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::guard::{guarded, schema_guard};
 use super::shared_sql::{held, stop_assignments, stop_cause};
 use crate::outbox::time::Millis;
 
@@ -48,7 +49,10 @@ pub async fn mark_published(
             ],
         )]))
         .await?;
-    Ok(rows_at::<Marked>(&results, 0)?.into_iter().map(|marked| marked.id).collect())
+    Ok(rows_at::<Marked>(&results, 0)?
+        .into_iter()
+        .map(|marked| marked.id)
+        .collect())
 }
 
 /// ?1 reservations, ?2 now, ?3 when the relay takes the message for lost
@@ -96,7 +100,7 @@ pub struct Page {
 /// same as losing this page; the next tick finds them.
 ///
 /// # Errors
-/// [`DatabaseError`]; a constraint at position 0 is the schema guard.
+/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -> Result<Page, DatabaseError> {
     #[derive(Deserialize)]
     struct Moved {}
@@ -105,8 +109,16 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
     let known = Value::Text(request.known_templates.to_owned());
     let held = Value::Text(request.held_families.to_owned());
     let statements = vec![
-        super::guard::schema_guard(),
-        Statement::new(STOP_PAGE, vec![rows.clone(), now.clone(), Value::Integer(request.window_ms), known.clone()]),
+        schema_guard(),
+        Statement::new(
+            STOP_PAGE,
+            vec![
+                rows.clone(),
+                now.clone(),
+                Value::Integer(request.window_ms),
+                known.clone(),
+            ],
+        ),
         Statement::new(DRIVE_AGAIN, vec![rows.clone(), now.clone(), known]),
         Statement::new(
             PUT_ASIDE_PAGE,
@@ -127,14 +139,17 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
             ],
         ),
     ];
-    let results = database.run(Transaction::write(statements)).await?;
+    let results = database.run(Transaction::write(statements)).await.map_err(guarded)?;
     let mut moved = 0usize;
     for position in 1..=3 {
         moved = moved.saturating_add(rows_at::<Moved>(&results, position)?.len());
     }
     let mut reserved: Vec<Sequenced> = rows_at(&results, 4)?;
     reserved.sort_by_key(|row| row.seq);
-    Ok(Page { reserved: reserved.into_iter().map(|row| row.reservation).collect(), moved })
+    Ok(Page {
+        reserved: reserved.into_iter().map(|row| row.reservation).collect(),
+        moved,
+    })
 }
 
 #[derive(Deserialize)]

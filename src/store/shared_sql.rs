@@ -15,7 +15,13 @@ macro_rules! movable {
 /// `o` is due: no waiting time and no window keeps it back.
 macro_rules! due {
     ($now:literal) => {
-        concat!("(coalesce(o.next_attempt_at, 0) <= ", $now, " AND coalesce(o.not_before, 0) <= ", $now, ")")
+        concat!(
+            "(coalesce(o.next_attempt_at, 0) <= ",
+            $now,
+            " AND coalesce(o.not_before, 0) <= ",
+            $now,
+            ")"
+        )
     };
 }
 
@@ -55,9 +61,12 @@ macro_rules! stop_assignments {
              dead_class = CASE WHEN doubts = 0 AND stop.cause IN ('claims_exhausted', 'outbox_id_unclaimed')
                THEN 'pipeline' END,
              settled_at = CASE WHEN doubts = 0 AND stop.cause IN ('recipient_suppressed', 'window_missed')
-               THEN ", $now, " END,
+               THEN ",
+            $now,
+            " END,
              claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0,
-             next_attempt_at = NULL, relay_at = NULL, updated_at = ", $now
+             next_attempt_at = NULL, relay_at = NULL, updated_at = ",
+            $now
         )
     };
 }
@@ -79,7 +88,11 @@ macro_rules! paused_until {
 /// Whether the family of `o` is on hold in this version. Parameter: JSON array of family names.
 macro_rules! held {
     ($held:literal) => {
-        concat!("EXISTS (SELECT 1 FROM json_each(", $held, ") h WHERE h.value = o.family)")
+        concat!(
+            "EXISTS (SELECT 1 FROM json_each(",
+            $held,
+            ") h WHERE h.value = o.family)"
+        )
     };
 }
 

@@ -37,7 +37,6 @@ const CONTENT_UNEXPECTED: Fault = Fault::new("content_unexpected", "Send data; t
 const LETTER_TOO_LARGE: Fault = Fault::new("letter_too_large", "Send a letter of at most 256 KiB.");
 const TAGS_TOO_MANY: Fault = Fault::new("tags_too_many", "Send at most 20 tags.");
 const TAG_INVALID: Fault = Fault::new("tag_invalid", "Send tag names and values of 1 to 80 bytes.");
-const NOT_AFTER_PASSED: Fault = Fault::new("not_after_passed", "Send a time that is still to come.");
 const WINDOW_EMPTY: Fault = Fault::new("window_empty", "Send a notAfter that is later than notBefore.");
 
 /// What intake has to know of a family.
@@ -81,8 +80,6 @@ pub struct Intent {
     pub to: Address,
     /// What is stored in the table of letters.
     pub letter: Letter,
-    /// The caller's tags as they were sent; they are fitted to the provider's character set when sealed.
-    pub tags: BTreeMap<String, String>,
     /// No call to the provider before this time.
     pub not_before: Option<Millis>,
     /// No call to the provider after this time.
@@ -104,7 +101,7 @@ impl fmt::Debug for Intent {
 ///
 /// # Errors
 /// [`Problem`]: 413 `body_too_large`, 400 `json_invalid`, 422 `intents_invalid` with the fields.
-pub fn parse_intents(body: &[u8], families: &dyn FamilyLookup, now: Millis) -> Result<Vec<Intent>, Problem> {
+pub fn parse_intents(body: &[u8], families: &dyn FamilyLookup) -> Result<Vec<Intent>, Problem> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Problem::new(413, "body_too_large"));
     }
@@ -120,18 +117,12 @@ pub fn parse_intents(body: &[u8], families: &dyn FamilyLookup, now: Millis) -> R
         },
     })?;
     let mut problems = Problems::default();
-    let intents = check_list(&document, &root, families, now, &mut problems);
+    let intents = check_list(&document, &root, families, &mut problems);
     problems.into_result(422, "intents_invalid")?;
     Ok(intents)
 }
 
-fn check_list(
-    document: &Value,
-    root: &Pointer,
-    families: &dyn FamilyLookup,
-    now: Millis,
-    problems: &mut Problems,
-) -> Vec<Intent> {
+fn check_list(document: &Value, root: &Pointer, families: &dyn FamilyLookup, problems: &mut Problems) -> Vec<Intent> {
     let Some(fields) = Fields::open(document, root, |name| name == "intents", problems) else {
         return Vec::new();
     };
@@ -149,7 +140,7 @@ fn check_list(
             value,
             place: place.index(index),
         };
-        intents.extend(request.check(families, now, problems));
+        intents.extend(request.check(families, problems));
     }
     intents
 }
@@ -174,15 +165,15 @@ impl<'a> IntentRequest<'a> {
     ///
     /// # Errors
     /// [`Problem`]: 422 `intents_invalid` with the fields.
-    pub fn into_intent(self, families: &dyn FamilyLookup, now: Millis) -> Result<Intent, Problem> {
+    pub fn into_intent(self, families: &dyn FamilyLookup) -> Result<Intent, Problem> {
         let mut problems = Problems::default();
-        let intent = self.check(families, now, &mut problems);
+        let intent = self.check(families, &mut problems);
         problems.into_result(422, "intents_invalid")?;
         intent.ok_or_else(|| Problem::new(422, "intents_invalid"))
     }
 
     /// `None` exactly where something was noted.
-    fn check(&self, families: &dyn FamilyLookup, now: Millis, problems: &mut Problems) -> Option<Intent> {
+    fn check(&self, families: &dyn FamilyLookup, problems: &mut Problems) -> Option<Intent> {
         let before = problems.found();
         let fields = Fields::open(self.value, &self.place, is_field, problems)?;
         let family = fields.required("family", problems, |value| {
@@ -196,12 +187,13 @@ impl<'a> IntentRequest<'a> {
         let to = fields.required_address("to", problems);
         let body = check_body(&fields, family, problems);
         let tags = check_tags(&fields, problems);
-        let (not_before, not_after) = check_window(&fields, now, problems);
+        let (not_before, not_after) = check_window(&fields, problems);
 
         let (family, to) = (family?, to?);
         let letter = Letter {
             to: to.clone(),
             body: body?,
+            tags,
         };
         if letter.to_json().len() > LETTER_BYTES_MAX {
             problems.refuse(&fields.place(letter.body.kind()), LETTER_TOO_LARGE);
@@ -216,7 +208,6 @@ impl<'a> IntentRequest<'a> {
             revision: revision.unwrap_or(0),
             to,
             letter,
-            tags,
             not_before,
             not_after,
         })
@@ -290,13 +281,13 @@ fn check_tags(intent: &Fields<'_>, problems: &mut Problems) -> BTreeMap<String, 
     tags
 }
 
-fn check_window(intent: &Fields<'_>, now: Millis, problems: &mut Problems) -> (Option<Millis>, Option<Millis>) {
+fn check_window(intent: &Fields<'_>, problems: &mut Problems) -> (Option<Millis>, Option<Millis>) {
     let not_before = intent.optional("notBefore", problems, fields::time);
     let not_after = intent.optional("notAfter", problems, fields::time);
     if let Some(end) = not_after {
-        if end <= now {
-            problems.refuse(&intent.place("notAfter"), NOT_AFTER_PASSED);
-        } else if not_before.is_some_and(|start| end <= start) {
+        // A window that has closed is not refused: the repetition of an old request must still find its row, and a new
+        // row is recorded and counted as expired.
+        if not_before.is_some_and(|start| end <= start) {
             problems.refuse(&intent.place("notAfter"), WINDOW_EMPTY);
         }
     }

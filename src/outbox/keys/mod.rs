@@ -88,8 +88,8 @@ pub fn fingerprint(secret: &Secret, intent: &Intent) -> String {
     }
     parts.text(letter.body.kind());
     parts.text(&canonical(&letter.body.to_value()));
-    parts.count(intent.tags.len());
-    for (name, value) in &intent.tags {
+    parts.count(letter.tags.len());
+    for (name, value) in &letter.tags {
         parts.text(name);
         parts.text(value);
     }

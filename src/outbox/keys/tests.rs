@@ -35,9 +35,9 @@ fn intent() -> Intent {
         letter: Letter {
             to: to.clone(),
             body: Body::Data(data.as_object().unwrap().clone()),
+            tags: [("plan".to_owned(), "pro".to_owned())].into(),
         },
         to,
-        tags: [("plan".to_owned(), "pro".to_owned())].into(),
         not_before: Some(Millis::new(1_800_000_000_000)),
         not_after: None,
     }
@@ -128,8 +128,8 @@ fn every_part_of_the_meaning_changes_the_fingerprint() {
             let content = json!({"subject": "s", "text": "t"});
             intent.letter.body = Body::Content(serde_json::from_value(content).unwrap());
         },
-        |intent| intent.tags.clear(),
-        |intent| intent.tags = [("planp".to_owned(), "ro".to_owned())].into(),
+        |intent| intent.letter.tags.clear(),
+        |intent| intent.letter.tags = [("planp".to_owned(), "ro".to_owned())].into(),
         |intent| intent.not_before = None,
         |intent| intent.not_after = Some(Millis::new(1_900_000_000_000)),
         |intent| core::mem::swap(&mut intent.not_before, &mut intent.not_after),

@@ -35,7 +35,10 @@ pub struct Reply {
 }
 
 /// Carries one request to the server: `fetch` in the Worker, HTTP or a function call natively.
-#[allow(async_fn_in_trait, reason = "every implementation is single-threaded; no caller needs a Send bound")]
+#[allow(
+    async_fn_in_trait,
+    reason = "every implementation is single-threaded; no caller needs a Send bound"
+)]
 pub trait Transport {
     /// POSTs `body` to `path` at `base_url`, or at the configured address where it is `None`. Bounded in time, the
     /// body included.
@@ -66,7 +69,10 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
     /// # Errors
     /// As [`Database::run`]; the script must open and commit its own transaction.
     pub async fn run_script(&self, script: &str) -> Result<(), DatabaseError> {
-        let reply = self.post(wire::sequence_request(script)).await.map_err(|_| DatabaseError::Ambiguous)?;
+        let reply = self
+            .post(wire::sequence_request(script))
+            .await
+            .map_err(|_| DatabaseError::Ambiguous)?;
         match wire::read_sequence(&reply.body) {
             _ if reply.status != 200 => Err(error_of_status(reply.status)),
             Ok(()) => Ok(()),
@@ -79,8 +85,10 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
     }
 
     async fn once(&self, body: String, count: usize) -> Result<Vec<Rows>, WireError> {
-        let reply =
-            self.post(body).await.map_err(|_: TransportError| WireError::Database(DatabaseError::Ambiguous))?;
+        let reply = self
+            .post(body)
+            .await
+            .map_err(|_: TransportError| WireError::Database(DatabaseError::Ambiguous))?;
         match reply.status {
             200 => {}
             // Too many connections, or the lock queue is full: refused at the door, nothing ran.
@@ -132,7 +140,9 @@ impl<T: Transport, C: Clock> Database for Hrana<T, C> {
                 return Err(decided(error));
             }
             let doublings = busy.saturating_add(lost).saturating_sub(1);
-            self.clock.sleep(Duration::from_millis(BUSY_PAUSE_MS << doublings.min(6))).await;
+            self.clock
+                .sleep(Duration::from_millis(BUSY_PAUSE_MS << doublings.min(6)))
+                .await;
         }
     }
 }

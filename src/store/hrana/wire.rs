@@ -159,9 +159,14 @@ impl StepError {
 
     /// The lock could not be had, or the server took it back: nothing was or will be committed.
     fn is_lost_lock(&self) -> bool {
-        ["SQLITE_BUSY", "SQLITE_LOCKED", "TRANSACTION_TIMEOUT", "TRANSACTION_BUSY"]
-            .iter()
-            .any(|code| self.starts_with(code))
+        [
+            "SQLITE_BUSY",
+            "SQLITE_LOCKED",
+            "TRANSACTION_TIMEOUT",
+            "TRANSACTION_BUSY",
+        ]
+        .iter()
+        .any(|code| self.starts_with(code))
     }
 }
 
@@ -170,9 +175,15 @@ impl StepError {
 /// It is committed only if COMMIT's own result is there, and read as success only if every statement has its result.
 pub fn read_answer(body: &[u8], count: usize) -> Answer {
     let Ok(answer) = serde_json::from_slice::<PipelineAnswer>(body) else {
-        return Answer { outcome: Err(ambiguous()), leaked: None };
+        return Answer {
+            outcome: Err(ambiguous()),
+            leaked: None,
+        };
     };
-    let leaked = answer.baton.map(|baton| LeakedStream { baton, base_url: answer.base_url });
+    let leaked = answer.baton.map(|baton| LeakedStream {
+        baton,
+        base_url: answer.base_url,
+    });
     let outcome = match answer.results.into_iter().next() {
         Some(StreamResult::Ok { response }) => read_batch(response, count),
         // The batch as a whole was refused: unparsable SQL ran nothing, a response that grew too large rolls back
@@ -211,7 +222,10 @@ fn read_batch(mut response: Json, count: usize) -> Result<Vec<Rows>, WireError> 
     if batch.step_results.len() != steps || batch.step_errors.len() != steps {
         return Err(ambiguous());
     }
-    let committed = batch.step_results.get(count.saturating_add(1)).is_some_and(Option::is_some);
+    let committed = batch
+        .step_results
+        .get(count.saturating_add(1))
+        .is_some_and(Option::is_some);
     if !committed {
         return Err(first_failure(&batch, count));
     }
@@ -225,8 +239,11 @@ fn read_batch(mut response: Json, count: usize) -> Result<Vec<Rows>, WireError> 
 
 /// The first step that says why COMMIT has no result.
 fn first_failure(batch: &BatchResult, count: usize) -> WireError {
-    let Some((step, error)) =
-        batch.step_errors.iter().enumerate().find_map(|(step, error)| error.as_ref().map(|error| (step, error)))
+    let Some((step, error)) = batch
+        .step_errors
+        .iter()
+        .enumerate()
+        .find_map(|(step, error)| error.as_ref().map(|error| (step, error)))
     else {
         // No result and no error: a statement ended the transaction by itself, or the answer is not whole.
         return ambiguous();
@@ -247,7 +264,11 @@ fn first_failure(batch: &BatchResult, count: usize) -> WireError {
 }
 
 fn rows_of(step: StepResult) -> Option<Rows> {
-    let columns: Vec<String> = step.cols.into_iter().map(|column| column.name.unwrap_or_default()).collect();
+    let columns: Vec<String> = step
+        .cols
+        .into_iter()
+        .map(|column| column.name.unwrap_or_default())
+        .collect();
     let mut rows = Vec::with_capacity(step.rows.len());
     for wire_row in step.rows {
         let row: Vec<Value> = wire_row.iter().map(value_from_wire).collect::<Option<_>>()?;
@@ -256,7 +277,11 @@ fn rows_of(step: StepResult) -> Option<Rows> {
         }
         rows.push(row);
     }
-    Some(Rows { columns, rows, affected: step.affected_row_count })
+    Some(Rows {
+        columns,
+        rows,
+        affected: step.affected_row_count,
+    })
 }
 
 /// Lenient where servers differ: integers as strings or numbers, a float without a value (NaN), any base64 padding.

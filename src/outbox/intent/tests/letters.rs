@@ -30,9 +30,9 @@ fn an_intent_for_a_template_is_normalised_once() {
     assert!(intent.letter.to == intent.to);
     assert_eq!(
         intent.letter.to_json(),
-        r#"{"data":{"name":"Ada"},"to":{"email":"Reader@xn--bcher-kva.example"},"v":1}"#
+        r#"{"data":{"name":"Ada"},"tags":{"plan":"pro ä"},"to":{"email":"Reader@xn--bcher-kva.example"},"v":1}"#
     );
-    assert_eq!(intent.tags["plan"], "pro \u{e4}");
+    assert_eq!(intent.letter.tags["plan"], "pro \u{e4}");
     assert_eq!(intent.not_before, Some(Millis::new(1_769_932_800_000)));
     assert_eq!(intent.not_after, Some(Millis::new(1_769_932_800_001)));
 }
@@ -47,7 +47,7 @@ fn an_intent_with_ready_content_keeps_all_of_it() {
         .unwrap()
         .remove(0);
     assert!(intent.identity == Identity::Caller("order 7".to_owned()));
-    assert_eq!((intent.revision, intent.tags.len()), (0, 0));
+    assert_eq!((intent.revision, intent.letter.tags.len()), (0, 0));
     assert_eq!(
         intent.letter.to_json(),
         concat!(

@@ -13,7 +13,6 @@ use crate::outbox::keys::{Secret, business_key, fingerprint};
 use crate::outbox::problem::FieldError;
 
 /// 2026-01-01T00:00:00Z.
-const NOW: Millis = Millis::new(1_767_225_600_000);
 
 fn families() -> Vec<FamilyShape> {
     let family = |name: &str, key_fields: &[&str], has_template| FamilyShape {
@@ -56,7 +55,7 @@ fn with(mut intent: Value, changes: &[(&str, Option<Value>)]) -> Value {
 }
 
 fn parse(intents: &[Value]) -> Result<Vec<Intent>, Problem> {
-    parse_intents(json!({ "intents": intents }).to_string().as_bytes(), &families(), NOW)
+    parse_intents(json!({ "intents": intents }).to_string().as_bytes(), &families())
 }
 
 /// The paths below the intent with their codes.
@@ -75,7 +74,7 @@ fn one_error(intent: Value) -> (String, &'static str) {
 }
 
 fn body_error(body: &[u8]) -> (u16, &'static str, Vec<(String, &'static str)>) {
-    let problem = parse_intents(body, &families(), NOW).unwrap_err();
+    let problem = parse_intents(body, &families()).unwrap_err();
     let errors = problem.errors.into_iter().map(|error| (error.path, error.code));
     (problem.status, problem.code, errors.collect())
 }
@@ -153,7 +152,7 @@ fn the_order_of_members_has_no_meaning() {
     let secret = Secret::parse("a:YWFhYWFhYWFhYWFhYWFhYQ==").unwrap();
     let meaning = |intent: &str| {
         let body = format!(r#"{{"intents":[{intent}]}}"#);
-        let intent = parse_intents(body.as_bytes(), &families(), NOW).unwrap().remove(0);
+        let intent = parse_intents(body.as_bytes(), &families()).unwrap().remove(0);
         let key = business_key(&secret, &intent.family, &intent.identity, intent.revision);
         (key, fingerprint(&secret, &intent), intent.letter.to_json())
     };
@@ -172,10 +171,10 @@ fn the_order_of_members_has_no_meaning() {
 #[test]
 fn a_program_makes_an_intent_by_the_same_rules() {
     let value = invitation();
-    let intent = IntentRequest::new(&value).into_intent(&families(), NOW).unwrap();
+    let intent = IntentRequest::new(&value).into_intent(&families()).unwrap();
     assert!(intent == parse(&[invitation()]).unwrap()[0]);
     let broken = with(invitation(), &[("to", None)]);
-    let problem = IntentRequest::new(&broken).into_intent(&families(), NOW).unwrap_err();
+    let problem = IntentRequest::new(&broken).into_intent(&families()).unwrap_err();
     assert_eq!(problem.errors[0].path, "/to");
 }
 
@@ -224,7 +223,7 @@ fn nearly() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn never_panics_on_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = parse_intents(&bytes, &families(), NOW);
+        let _ = parse_intents(&bytes, &families());
     }
 
     #[test]

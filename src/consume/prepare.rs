@@ -1,0 +1,144 @@
+//! From a claimed row to bytes that may be sent: the seal it has, or a new one.
+
+use crate::config::Config;
+use crate::outbox::content::Content;
+use crate::outbox::letter::{Body, Letter};
+use crate::outbox::seal::{Sealed, seal};
+use crate::outbox::time::Millis;
+use crate::provider::render::{Draft, DraftBody, Sender, build_request};
+use crate::provider::template;
+use crate::store::claim::ClaimedRow;
+use crate::store::open::{NewSeal, Opening, Rejection};
+
+/// A row with its final bytes. It can only be made from a claimed row, and only by sealing or by verifying a seal.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) id: String,
+    pub(super) idempotency_key: String,
+    pub(super) sealed: Sealed,
+    pub(super) attempt_count: u32,
+    /// Earlier attempts that may have been accepted.
+    pub(super) doubts: u32,
+    /// When the provider may first have seen the key.
+    pub(super) anchor: Option<Millis>,
+    pub(super) not_after: Option<Millis>,
+    /// The attempt that will be opened.
+    pub(super) attempt: String,
+    /// Whether the bytes are new, and must be frozen before they are sent.
+    is_new: bool,
+    template_version: Option<&'static str>,
+}
+
+/// A row that cannot be sent: its letter, its template or its seal cannot be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) id: String,
+    pub(super) code: &'static str,
+    pub(super) template_version: Option<&'static str>,
+}
+
+/// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
+pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
+    let template_version = row.template.as_deref().and_then(template::version_of);
+    let sealed = match (&row.seal_sha256, row.seal_body) {
+        (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
+        (Some(_), None) => Err("seal_missing"),
+        (None, _) => render(&row.id, row.template.as_deref(), row.letter.as_deref(), config),
+    };
+    match sealed {
+        Ok(sealed) => Ok(Ready {
+            is_new: row.seal_sha256.is_none(),
+            id: row.id,
+            idempotency_key: row.idempotency_key,
+            sealed,
+            attempt_count: row.attempt_count,
+            doubts: row.doubts,
+            anchor: row.window_anchor_at.map(Millis::new),
+            not_after: row.not_after.map(Millis::new),
+            attempt,
+            template_version,
+        }),
+        Err(code) => Err(Unreadable {
+            id: row.id,
+            code,
+            template_version,
+        }),
+    }
+}
+
+fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Config) -> Result<Sealed, &'static str> {
+    let letter = Letter::from_json(letter.ok_or("letter_missing")?).map_err(|_| "letter_unreadable")?;
+    let to = letter.to.mailbox();
+    let sender = Sender {
+        from: &config.mail_from,
+        reply_to: config.mail_reply_to.as_deref(),
+        environment: &config.environment,
+    };
+    let data;
+    let no_headers = Default::default();
+    let (from, reply_to, headers, body) = match (&letter.body, template) {
+        (Body::Data(map), Some(name)) => {
+            data = serde_json::Value::Object(map.clone());
+            (None, None, &no_headers, DraftBody::Template { name, data: &data })
+        }
+        (Body::Content(content), None) => {
+            let Content {
+                subject,
+                html,
+                text,
+                from,
+                reply_to,
+                headers,
+            } = content.as_ref();
+            let body = DraftBody::Content {
+                subject,
+                html: html.as_deref(),
+                text: text.as_deref(),
+            };
+            (
+                from.as_ref().map(|one| one.mailbox()),
+                reply_to.as_ref().map(|one| one.mailbox()),
+                headers,
+                body,
+            )
+        }
+        (Body::Data(_), None) | (Body::Content(_), Some(_)) => return Err("letter_unreadable"),
+    };
+    let draft = Draft {
+        to: &to,
+        from: from.as_deref(),
+        reply_to: reply_to.as_deref(),
+        headers,
+        tags: &letter.tags,
+        outbox_id: id,
+        body,
+    };
+    build_request(&sender, &draft).map(seal).map_err(|error| error.code())
+}
+
+impl Ready {
+    /// What the database is asked to freeze and open.
+    pub(super) fn opening(&self) -> Opening<'_> {
+        Opening {
+            id: &self.id,
+            attempt: &self.attempt,
+            sha256: self.sealed.sha256_hex(),
+            seal: self.is_new.then(|| NewSeal {
+                body: self.sealed.body(),
+                bytes: self.sealed.body().len(),
+                template_version: self.template_version,
+            }),
+        }
+    }
+}
+
+impl Unreadable {
+    /// What the database is told about it.
+    pub(super) fn rejection(&self) -> Rejection<'_> {
+        Rejection {
+            id: &self.id,
+            code: self.code,
+            template_version: self.template_version,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The queue handler, exported by hand: the crate's own macro hides how often a message was delivered, and turns an
+//! error into a panic that takes every other request of the instance with it.
+
+use js_sys::{Object, Reflect};
+use wasm_bindgen::prelude::*;
+use worker::Env;
+use worker::worker_sys::{Context, Message, MessageBatch};
+
+use super::log::EdgeLog;
+use super::settings;
+use super::world::EdgeWorld;
+use crate::config::Config;
+use crate::consume::{Decision, Delivery, consume, retry_delay};
+use crate::dead_letter::consume_dead_letters;
+use crate::ports::{Field, Level, Log as _};
+
+/// Main and dead-letter queue. Always resolves: each message gets exactly one of ack and retry.
+#[wasm_bindgen]
+pub async fn queue(batch: MessageBatch, env: Env, _context: Context) -> Result<JsValue, JsValue> {
+    let messages: Vec<Message> = batch
+        .messages()?
+        .iter()
+        .map(|message| message.unchecked_into::<Message>())
+        .collect();
+    let deliveries: Vec<Delivery> = messages.iter().map(delivery).collect();
+    let name = batch.queue().map(String::from).unwrap_or_default();
+    let decisions = decide(&name, &env, &deliveries).await;
+    for (message, decision) in messages.iter().zip(decisions) {
+        apply(message, decision);
+    }
+    Ok(JsValue::UNDEFINED)
+}
+
+async fn decide(name: &str, env: &Env, deliveries: &[Delivery]) -> Vec<Decision> {
+    let config = match Config::read(&settings::of(env)) {
+        Ok(config) => config,
+        Err(error) => {
+            EdgeLog.note(
+                Level::Alarm,
+                "configuration_invalid",
+                &[("error", Field::Code(error.code()))],
+            );
+            return retry_all(deliveries);
+        }
+    };
+    let world = EdgeWorld::new(&config);
+    if name == config.queue_name {
+        consume(&world, &config, deliveries).await
+    } else if name == config.dead_letter_queue_name {
+        consume_dead_letters(&world, &config, deliveries).await
+    } else {
+        // Wired to a queue that nobody named: neither branch may guess.
+        EdgeLog.note(Level::Alarm, "queue_unknown", &[]);
+        retry_all(deliveries)
+    }
+}
+
+fn retry_all(deliveries: &[Delivery]) -> Vec<Decision> {
+    deliveries
+        .iter()
+        .map(|delivery| retry_delay(delivery.attempts))
+        .collect()
+}
+
+fn delivery(message: &Message) -> Delivery {
+    let attempts = Reflect::get(message, &"attempts".into())
+        .ok()
+        .and_then(|value| value.as_f64())
+        .unwrap_or(1.0);
+    Delivery {
+        body: message.body().ok().and_then(|body| body.as_string()),
+        attempts: attempts as u32,
+    }
+}
+
+/// A call that throws leaves the message without a decision, which the platform takes for an ack; so it is tried as a
+/// retry once more, and said.
+fn apply(message: &Message, decision: Decision) {
+    let done = match decision {
+        Decision::Acknowledge => message.ack(),
+        Decision::Retry { delay_seconds } => message.retry(delayed(delay_seconds)),
+    };
+    if done.is_err() {
+        EdgeLog.note(Level::Alarm, "decision_not_taken", &[]);
+        if message.retry(JsValue::UNDEFINED).is_err() {
+            EdgeLog.note(Level::Alarm, "message_without_decision", &[]);
+        }
+    }
+}
+
+fn delayed(seconds: u32) -> JsValue {
+    let options = Object::new();
+    match Reflect::set(&options, &"delaySeconds".into(), &seconds.into()) {
+        Ok(_) => options.into(),
+        Err(_) => JsValue::UNDEFINED,
+    }
+}

@@ -1,0 +1,266 @@
+//! Intake: a producer says that mails are owed.
+//!
+//! IO steps, and what a death right after each leaves behind:
+//!
+//! 1. *Record* (one transaction): rows, keys, letters, first events, and the reservation for the publication. Dead
+//!    after it: the producer repeats and is told the same ids; the relay publishes when the reservation runs out.
+//! 2. *Answer* 202. It never depends on the queue.
+//! 3. *Publish*, after the answer (see [`crate::publish`]).
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::outbox::family::{Family, Mode, families, find};
+use crate::outbox::id::outbox_id;
+use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
+use crate::outbox::keys::{FINGERPRINT_VERSION, keys_for, recipient_hash};
+use crate::outbox::problem::{FieldError, Problem};
+use crate::outbox::status::Status;
+use crate::outbox::time::Millis;
+use crate::ports::{Clock as _, Field, Level, Log as _, World};
+use crate::store::database::DatabaseError;
+use crate::store::intake::{NewIntent, NewKey, Recorded, RecordedIntent, conflicting_positions, record};
+use crate::store::publish::Reservation;
+
+/// What the producer is told about one intent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// The row, new or known.
+    pub id: String,
+    /// Its place in the order of publication.
+    pub seq: i64,
+    /// Whether the row was there already.
+    pub duplicate: bool,
+    /// Its state.
+    pub status: Status,
+}
+
+/// What an intake leaves to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// One for each intent, in the order of the request.
+    pub receipts: Vec<Receipt>,
+    /// To be published after the answer.
+    pub to_publish: Vec<Reservation>,
+}
+
+/// Why nothing was recorded (or, for one of them, may have been).
+#[derive(Clone, Debug)]
+pub enum IntakeError {
+    /// The producer must change the request.
+    Request(Problem),
+    /// The database did not take it. After `Ambiguous` it may have; a repetition finds out.
+    Database(DatabaseError),
+}
+
+/// Records the intents in `body`.
+///
+/// # Errors
+/// [`IntakeError`]; except for an ambiguous database error nothing was written.
+pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -> Result<Accepted, IntakeError> {
+    let intents = parse_intents(body, &Families::new()).map_err(IntakeError::Request)?;
+    let now = world.clock().now();
+    let grace = now.plus(config.timing.pending_grace);
+    let mut new = Vec::with_capacity(intents.len());
+    for intent in &intents {
+        let id = outbox_id(&intent.prefix, world.random());
+        new.push(new_intent(config, intent, id, now, grace));
+    }
+    let first_of = first_positions(&new).map_err(IntakeError::Request)?;
+    let unique: Vec<NewIntent> = new
+        .iter()
+        .zip(&first_of)
+        .enumerate()
+        .filter(|(position, (_, first))| position == *first)
+        .map(|(_, (intent, _))| intent.clone())
+        .collect();
+    let recorded = match record(world.database(), &unique, now)
+        .await
+        .map_err(IntakeError::Database)?
+    {
+        Recorded::Committed(recorded) => recorded,
+        Recorded::MeaningConflict => return Err(conflict(world, &unique, &new).await),
+    };
+    let accepted = accepted(&new, &unique, &first_of, &recorded, config, now)
+        .ok_or(IntakeError::Database(DatabaseError::Shape))?;
+    let count = |list: usize| Field::Number(i64::try_from(list).unwrap_or(i64::MAX));
+    let duplicates = accepted.receipts.iter().filter(|receipt| receipt.duplicate).count();
+    let fields = [
+        ("intents", count(accepted.receipts.len())),
+        ("duplicates", count(duplicates)),
+    ];
+    world.log().note(Level::Info, "intents_recorded", &fields);
+    Ok(accepted)
+}
+
+/// The families of this version, as the parser asks for them.
+struct Families(Vec<FamilyShape>);
+
+impl Families {
+    fn new() -> Self {
+        Self(
+            families()
+                .iter()
+                .map(|family| FamilyShape {
+                    name: family.name.to_owned(),
+                    prefix: family.prefix.to_owned(),
+                    key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
+                    has_template: family.template.is_some(),
+                })
+                .collect(),
+        )
+    }
+}
+
+impl FamilyLookup for Families {
+    fn shape(&self, name: &str) -> Option<&FamilyShape> {
+        self.0.iter().find(|family| family.name == name)
+    }
+}
+
+/// The row that an intent becomes if its key is new. `grace`: when the relay takes over from the intake.
+fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: Millis) -> NewIntent {
+    let keys: Vec<NewKey> = keys_for(&config.keys, intent)
+        .into_iter()
+        .map(|keys| NewKey {
+            key: keys.key,
+            secret_id: keys.secret_id,
+            fingerprint: keys.fingerprint,
+        })
+        .collect();
+    let (key, fingerprint, secret_id) = keys
+        .first()
+        .map(|mint| (mint.key.clone(), mint.fingerprint.clone(), mint.secret_id.clone()))
+        .unwrap_or_default();
+    let family = find(&intent.family);
+    let (status, cause) = match family.map(|family| family.mode) {
+        Some(Mode::Shadow) => (Status::Shadowed, "shadow_mode"),
+        Some(Mode::Hold) => (Status::Pending, "held"),
+        Some(Mode::Live) | None => (Status::Pending, "recorded"),
+    };
+    // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due.
+    let publishes_now = status == Status::Pending
+        && cause == "recorded"
+        && intent.not_before.is_none_or(|at| at < now.plus(config.timing.tick));
+    let relay_at = match (status, intent.not_before) {
+        (Status::Shadowed, _) => None,
+        (_, Some(at)) if !publishes_now => Some(at.max(now)),
+        (_, Some(at)) => Some(at.plus(config.timing.pending_grace).max(grace)),
+        (_, None) => Some(grace),
+    };
+    let letter = intent.letter.to_json();
+    NewIntent {
+        id,
+        family: intent.family.clone(),
+        template: family.and_then(|family: &Family| family.template),
+        revision: intent.revision,
+        fingerprint,
+        fingerprint_version: FINGERPRINT_VERSION,
+        fingerprint_secret_id: secret_id,
+        recipient_hash: recipient_hash(&config.recipient_secret, &intent.to),
+        // The fact itself names the request: even a lost row that is recorded again meets the provider under it.
+        idempotency_key: format!("sealpost-{key}-0"),
+        status,
+        cause,
+        relay_at: relay_at.map(Millis::get),
+        publish_count: u8::from(publishes_now),
+        not_before: intent.not_before.map(Millis::get),
+        not_after: intent.not_after.map(Millis::get),
+        letter_bytes: letter.len(),
+        letter,
+        keys,
+    }
+}
+
+/// For each intent the first one of the request that states the same fact. One fact with two meanings is refused.
+fn first_positions(new: &[NewIntent]) -> Result<Vec<usize>, Problem> {
+    let mut errors = Vec::new();
+    let mut firsts = Vec::with_capacity(new.len());
+    for (position, intent) in new.iter().enumerate() {
+        let first = new
+            .iter()
+            .position(|other| other.idempotency_key == intent.idempotency_key)
+            .unwrap_or(position);
+        if new
+            .get(first)
+            .is_some_and(|other| other.fingerprint != intent.fingerprint)
+        {
+            errors.push(other_meaning(position));
+        }
+        firsts.push(first);
+    }
+    if errors.is_empty() {
+        Ok(firsts)
+    } else {
+        Err(conflict_problem(errors))
+    }
+}
+
+async fn conflict<W: World>(world: &W, unique: &[NewIntent], all: &[NewIntent]) -> IntakeError {
+    match conflicting_positions(world.database(), unique).await {
+        Ok(positions) => {
+            let ids: Vec<&str> = positions
+                .iter()
+                .filter_map(|position| unique.get(*position))
+                .map(|intent| intent.id.as_str())
+                .collect();
+            let errors = all
+                .iter()
+                .enumerate()
+                .filter(|(_, intent)| ids.contains(&intent.id.as_str()))
+                .map(|(position, _)| other_meaning(position))
+                .collect();
+            IntakeError::Request(conflict_problem(errors))
+        }
+        Err(error) => IntakeError::Database(error),
+    }
+}
+
+fn conflict_problem(errors: Vec<FieldError>) -> Problem {
+    Problem {
+        errors,
+        ..Problem::new(409, "key_known_with_other_meaning")
+    }
+}
+
+fn other_meaning(position: usize) -> FieldError {
+    FieldError {
+        path: format!("/intents/{position}"),
+        code: "key_known_with_other_meaning",
+        detail: "This key was recorded with another recipient, content or window. Raise the revision to send a second mail on purpose.",
+    }
+}
+
+fn accepted(
+    new: &[NewIntent],
+    unique: &[NewIntent],
+    first_of: &[usize],
+    recorded: &[RecordedIntent],
+    config: &Config,
+    now: Millis,
+) -> Option<Accepted> {
+    let mut receipts = Vec::with_capacity(new.len());
+    let mut to_publish = Vec::new();
+    for (position, first) in first_of.iter().enumerate() {
+        let intent = new.get(*first)?;
+        let at = unique.iter().position(|other| other.id == intent.id)?;
+        let row = recorded.iter().find(|row| row.position == at)?;
+        let duplicate = row.id != intent.id || position != *first;
+        receipts.push(Receipt {
+            id: row.id.clone(),
+            seq: row.seq,
+            duplicate,
+            status: row.status,
+        });
+        let due_at = intent.not_before.unwrap_or(0);
+        if !duplicate && intent.publish_count == 1 && Millis::new(due_at) < now.plus(config.timing.tick) {
+            to_publish.push(Reservation {
+                id: row.id.clone(),
+                publish_count: 1,
+                claim_count: 0,
+                due_at,
+            });
+        }
+    }
+    Some(Accepted { receipts, to_publish })
+}

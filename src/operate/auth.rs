@@ -1,0 +1,32 @@
+//! Who is at the door.
+
+use super::http::{Answer, Request};
+use crate::config::TokenList;
+
+/// Lets a bearer token of the role pass (RFC 6750, section 2.1).
+///
+/// # Errors
+/// The answer to give: 403 where the role has no token at all (the door is closed), 401 otherwise.
+pub(super) fn require(role: &TokenList, request: &Request<'_>) -> Result<(), Answer> {
+    if role.is_closed() {
+        return Err(Answer::problem(
+            403,
+            "door_closed",
+            "No token is configured for this role. Set its hash and deploy again.",
+        ));
+    }
+    if bearer(request).is_some_and(|token| role.admits(token)) {
+        return Ok(());
+    }
+    Err(Answer::problem(
+        401,
+        "token_required",
+        "Send a valid token as Authorization: Bearer <token>.",
+    )
+    .with_header("www-authenticate", "Bearer"))
+}
+
+pub(super) fn bearer<'a>(request: &Request<'a>) -> Option<&'a str> {
+    let (scheme, token) = request.authorization?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,112 @@
+//! What nobody understood is kept before it is acknowledged; where it cannot be kept, it comes again.
+
+use sha2::{Digest, Sha256};
+
+use crate::consume::{Decision, Delivery, retry_delay};
+use crate::outbox::envelope::EnvelopeError;
+use crate::ports::{Clock as _, Field, Level, Log as _, World};
+use crate::store::parking::{Parked, park};
+
+/// Bytes of a raw body that are kept; its hash and length tell the rest.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Parks bodies that are no envelopes of ours. One decision for each.
+pub(crate) async fn park_all<W: World>(
+    world: &W,
+    source: &'static str,
+    deliveries: &[Delivery],
+    unreadable: &[(usize, EnvelopeError)],
+) -> Vec<(usize, Decision)> {
+    let list: Vec<(usize, &'static str)> = unreadable
+        .iter()
+        .map(|(index, error)| (*index, envelope_code(*error)))
+        .collect();
+    park_as(world, source, deliveries, &list).await
+}
+
+/// Parks envelopes that point to no row.
+pub(crate) async fn park_orphans<W: World>(
+    world: &W,
+    source: &'static str,
+    deliveries: &[Delivery],
+    indexes: &[usize],
+) -> Vec<(usize, Decision)> {
+    let list: Vec<(usize, &'static str)> = indexes.iter().map(|index| (*index, "envelope_without_row")).collect();
+    park_as(world, source, deliveries, &list).await
+}
+
+async fn park_as<W: World>(
+    world: &W,
+    source: &'static str,
+    deliveries: &[Delivery],
+    list: &[(usize, &'static str)],
+) -> Vec<(usize, Decision)> {
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let mut parked: Vec<Parked> = Vec::new();
+    for (index, reason) in list {
+        let body = deliveries
+            .get(*index)
+            .and_then(|delivery| delivery.body.as_deref())
+            .unwrap_or_default();
+        let entry = parked_body(source, reason, body);
+        world
+            .log()
+            .note(Level::Alarm, "input_parked", &[("reason", Field::Code(reason))]);
+        if parked.iter().all(|other| other.hash != entry.hash) {
+            parked.push(entry);
+        }
+    }
+    let kept = park(world.database(), &parked, world.clock().now()).await;
+    if let Err(error) = &kept {
+        world
+            .log()
+            .note(Level::Warn, "parking_failed", &[("error", Field::Code(error.code()))]);
+    }
+    list.iter()
+        .map(|(index, _)| {
+            let attempts = deliveries.get(*index).map_or(1, |delivery| delivery.attempts);
+            (
+                *index,
+                if kept.is_ok() {
+                    Decision::Acknowledge
+                } else {
+                    retry_delay(attempts)
+                },
+            )
+        })
+        .collect()
+}
+
+fn parked_body(source: &'static str, reason: &'static str, body: &str) -> Parked {
+    let mut hash = Sha256::new();
+    hash.update(source.as_bytes());
+    hash.update([0]);
+    hash.update(reason.as_bytes());
+    hash.update([0]);
+    hash.update(body.as_bytes());
+    let kept = body.floor_char_boundary(BODY_BYTES_MAX);
+    Parked {
+        hash: hex(&hash.finalize()),
+        source,
+        reason,
+        body: body.get(..kept).unwrap_or_default().to_owned(),
+        body_bytes: body.len(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn envelope_code(error: EnvelopeError) -> &'static str {
+    match error {
+        EnvelopeError::NotText => "envelope_not_text",
+        EnvelopeError::TooLong => "envelope_too_long",
+        EnvelopeError::Unreadable => "envelope_unreadable",
+        EnvelopeError::KindUnknown => "envelope_kind_unknown",
+        EnvelopeError::VersionUnknown => "envelope_version_unknown",
+        EnvelopeError::IdInvalid => "envelope_id_invalid",
+    }
+}

@@ -1,0 +1,132 @@
+//! The relay: the scheduled sweep that carries whatever was left.
+//!
+//! It loops over pages until nothing is due, within a bound on pages and time. IO steps of a page, and what a death
+//! right after each leaves behind:
+//!
+//! 1. *Page* (one transaction): rows that are over are ended, rows that a later version can read are driven again,
+//!    paused and held rows are put aside, the next ones are reserved. Dead after it: the reservations run out, and the
+//!    next tick finds the rows again.
+//! 2. *Send*, and 3. *mark*: as for every publication (see [`crate::publish`]).
+//! 4. *Health record*, once a tick. Dead before it: `/health` shows an old tick, which is the truth.
+//!
+//! Two ticks may overlap: a reserved row is in nobody else's page.
+
+use core::time::Duration;
+
+use crate::config::{Config, timing::BATCH_MAX};
+use crate::policy;
+use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, World};
+use crate::publish::publish_page;
+use crate::store::database::DatabaseError;
+use crate::store::inspect::record_tick;
+use crate::store::publish::{PageRequest, reserve_page};
+
+/// Pages of one tick: 100 × 100 rows is more than two ticks of any pace we know; what remains is reported.
+const PAGES_MAX: usize = 100;
+/// A tick stops opening pages after this long, so that it ends before the next but one begins.
+const TICK_TIME_MAX: Duration = Duration::from_secs(50);
+/// Requests to the database and the queue that one page needs.
+const PAGE_SUBREQUESTS: u32 = 3;
+/// The first wait before a row is published again; it doubles with each publication.
+const REPUBLISH_BASE_MS: i64 = 30_000;
+/// The longest such wait: an outage's end is noticed within a quarter of an hour.
+const REPUBLISH_CAP_MS: i64 = 900_000;
+/// How long a held row is put aside.
+const PUT_ASIDE_MS: i64 = 3_600_000;
+
+/// What a tick did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// Rows handed to the queue.
+    pub published: usize,
+    /// Rows that were ended, driven again or put aside.
+    pub moved: usize,
+    /// Rows that are still due (counted up to 1000); `None` where it could not be asked.
+    pub remaining: Option<i64>,
+    /// Why it stopped early, if it did.
+    pub stopped_by: Option<&'static str>,
+}
+
+/// Runs one tick. Never fails: what went wrong is in the note, in the record, and is mended by the next tick.
+pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) -> Tick {
+    let clock = world.clock();
+    let began = clock.now();
+    let mut tick = Tick::default();
+    let mut broker_error: Option<BrokerError> = None;
+    let budget = config.timing.subrequest_budget.saturating_sub(2) / PAGE_SUBREQUESTS;
+    let pages = PAGES_MAX.min(usize::try_from(budget).unwrap_or(PAGES_MAX)).max(1);
+    for _ in 0..pages {
+        let now = clock.now();
+        if now.since(began) >= TICK_TIME_MAX {
+            tick.stopped_by = Some("tick_time_over");
+            break;
+        }
+        let page = match reserve_page(world.database(), &page_request(config, now)).await {
+            Ok(page) => page,
+            Err(error) => {
+                tick.stopped_by = Some(error.code());
+                break;
+            }
+        };
+        tick.moved = tick.moved.saturating_add(page.moved);
+        if page.reserved.is_empty() && page.moved == 0 {
+            break;
+        }
+        let published = publish_page(world, broker, config, &page.reserved).await;
+        tick.published = tick.published.saturating_add(published.taken);
+        if let Some(error) = published.refused {
+            tick.stopped_by = Some(error.code());
+            broker_error = Some(error);
+            break;
+        }
+    }
+    finish(world, &mut tick, broker_error.map(|error| error.code())).await;
+    tick
+}
+
+async fn finish<W: World>(world: &W, tick: &mut Tick, broker_error: Option<&'static str>) {
+    let recorded: Result<i64, DatabaseError> = record_tick(
+        world.database(),
+        world.clock().now(),
+        tick.published,
+        tick.moved,
+        broker_error,
+    )
+    .await;
+    match recorded {
+        Ok(remaining) => tick.remaining = Some(remaining),
+        Err(error) => tick.stopped_by = Some(error.code()),
+    }
+    let number = |count: usize| Field::Number(i64::try_from(count).unwrap_or(i64::MAX));
+    let level = if tick.stopped_by.is_some() {
+        Level::Warn
+    } else {
+        Level::Info
+    };
+    world.log().note(
+        level,
+        "relay_tick",
+        &[
+            ("published", number(tick.published)),
+            ("moved", number(tick.moved)),
+            ("remaining", Field::Number(tick.remaining.unwrap_or(-1))),
+            ("stoppedBy", Field::Code(tick.stopped_by.unwrap_or("nothing_due"))),
+        ],
+    );
+}
+
+fn page_request(config: &Config, now: crate::outbox::time::Millis) -> PageRequest<'static> {
+    let timing = &config.timing;
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    PageRequest {
+        now,
+        rows_max: BATCH_MAX,
+        // Never more patient than the intake's own grace asks for: a short profile stays short.
+        republish_base_ms: REPUBLISH_BASE_MS.min(ms(timing.pending_grace)),
+        republish_cap_ms: REPUBLISH_CAP_MS.min(ms(timing.enqueued_patience)),
+        put_aside_ms: PUT_ASIDE_MS,
+        window_ms: ms(timing.window.usable()),
+        known_templates: policy::known_templates(),
+        held_families: policy::held_families(),
+    }
+}
