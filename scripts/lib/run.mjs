@@ -1,0 +1,117 @@
+// Runs other programs to their end, and shows that something happens while they run.
+import { spawn } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { Failure, say, seconds } from './say.mjs';
+import { root } from './paths.mjs';
+
+/** How often a long step says that it is still at it. Shorter would be noise, longer would look like a hang. */
+const HEARTBEAT_MS = 15_000;
+
+/** How much of a program's output is kept for the error message. The whole of it goes to the log, where there is one. */
+const OUTPUT_TAIL_CHARS = 200_000;
+
+/** The path of a program on PATH, or undefined. */
+export function which(program) {
+  for (const folder of (process.env.PATH || '').split(delimiter)) {
+    if (!folder) continue;
+    const path = join(folder, program);
+    try {
+      accessSync(path, constants.X_OK);
+      return path;
+    } catch {
+      // Not here; the next folder may have it.
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Runs a program to its end and returns `{ code, stdout, stderr, ms }`; it does not judge the code.
+ * `env` is laid over the environment; a value of undefined removes the variable. `timeoutMs` ends the program (code -1).
+ * `label` and `about` turn on the heartbeat; `stream` passes the output through; `onLine` sees every line.
+ */
+export function run(program, args, options = {}) {
+  const { env = {}, cwd = root, label, about, stream = false, timeoutMs, onLine, input } = options;
+  const started = Date.now();
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, {
+      cwd,
+      env: overlay(env),
+      stdio: [input === undefined ? 'ignore' : 'pipe', stream ? 'inherit' : 'pipe', stream ? 'inherit' : 'pipe'],
+    });
+    if (input !== undefined) child.stdin.end(input);
+    let stdout = '';
+    let stderr = '';
+    let last = '';
+    const take = (text) => {
+      for (const line of text.split('\n')) {
+        if (!line.trim()) continue;
+        last = line.trim();
+        onLine?.(line);
+      }
+    };
+    child.stdout?.setEncoding('utf8').on('data', (text) => {
+      stdout = (stdout + text).slice(-OUTPUT_TAIL_CHARS);
+      take(text);
+    });
+    child.stderr?.setEncoding('utf8').on('data', (text) => {
+      stderr = (stderr + text).slice(-OUTPUT_TAIL_CHARS);
+      take(text);
+    });
+    const heartbeat = label
+      ? setInterval(() => {
+          const now = last.length > 70 ? `${last.slice(0, 67)}...` : last;
+          say(`  ${label}: ${seconds(Date.now() - started)}${about ? ` of about ${about}` : ''}${now ? ` (${now})` : ''}`);
+        }, HEARTBEAT_MS)
+      : undefined;
+    let timedOut = false;
+    const limit = timeoutMs
+      ? setTimeout(() => {
+          timedOut = true;
+          child.kill('SIGKILL');
+        }, timeoutMs)
+      : undefined;
+    const settle = () => {
+      clearInterval(heartbeat);
+      clearTimeout(limit);
+    };
+    child.on('error', (error) => {
+      settle();
+      reject(error.code === 'ENOENT' ? new Failure(`The program "${program}" is not there: install it and try again.`) : error);
+    });
+    child.on('close', (code) => {
+      settle();
+      resolve({ code: timedOut ? -1 : (code ?? -1), stdout, stderr, ms: Date.now() - started });
+    });
+  });
+}
+
+/** Like `run`, but a code other than 0 is a `Failure` that names the step and ends with what the program said. */
+export async function mustRun(step, program, args, options = {}) {
+  const result = await run(program, args, options);
+  if (result.code !== 0) {
+    const said = `${result.stdout}\n${result.stderr}`.trim();
+    const reason = options.explain?.(said);
+    if (reason) throw new Failure(reason);
+    throw new Failure(`${step} failed (${program} ended with ${result.code}).${said ? `\n${said.slice(-4000)}` : ''}`);
+  }
+  return result;
+}
+
+/** The environment with changes laid over it. */
+export function overlay(changes) {
+  const env = { ...process.env };
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === undefined) delete env[name];
+    else env[name] = String(value);
+  }
+  return env;
+}
+
+/** Whether a program's last words mean that a registry could not be reached. */
+export function looksOffline(said) {
+  return /Could not resolve host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|failed to connect|Connection timed out|network is unreachable|Temporary failure resolving|spurious network error|download of .* failed|error sending request/i.test(
+    said,
+  );
+}
