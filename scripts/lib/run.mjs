@@ -11,6 +11,14 @@ const HEARTBEAT_MS = 15_000;
 /** How much of a program's output is kept for the error message. The whole of it goes to the log, where there is one. */
 const OUTPUT_TAIL_CHARS = 200_000;
 
+/** The programs that run at this moment, so that whoever is asked to stop can end them. */
+const running = new Set();
+
+/** Ends every program that `run` started and that has not ended yet. */
+export function endRunning() {
+  for (const child of running) child.kill('SIGTERM');
+}
+
 /** The path of a program on PATH, or undefined. */
 export function which(program) {
   for (const folder of (process.env.PATH || '').split(delimiter)) {
@@ -40,6 +48,7 @@ export function run(program, args, options = {}) {
       env: overlay(env),
       stdio: [input === undefined ? 'ignore' : 'pipe', stream ? 'inherit' : 'pipe', stream ? 'inherit' : 'pipe'],
     });
+    running.add(child);
     if (input !== undefined) child.stdin.end(input);
     let stdout = '';
     let stderr = '';
@@ -73,6 +82,7 @@ export function run(program, args, options = {}) {
         }, timeoutMs)
       : undefined;
     const settle = () => {
+      running.delete(child);
       clearInterval(heartbeat);
       clearTimeout(limit);
     };
