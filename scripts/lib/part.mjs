@@ -20,6 +20,19 @@ const LOG_BYTES_MAX = 20_000_000;
 /** How much of a part's last output is kept to explain its death. */
 const TAIL_CHARS = 4_000;
 
+/** The parts whose program has not ended yet. */
+const living = new Set();
+
+// The last guard: whatever ends this process, no part outlives it unseen.
+process.on('exit', () => {
+  for (const part of living) part.signal('SIGKILL');
+});
+
+/** Asks every part that is still starting to end; its `ready` then fails at once. */
+export function endStarting() {
+  for (const part of living) if (part.starting) part.signal('SIGTERM');
+}
+
 /** A running program. */
 export class Part {
   /** Starts `program` with `args`; what it prints goes to `logPath`. */
@@ -27,11 +40,12 @@ export class Part {
     this.name = name;
     this.logPath = logPath;
     this.tail = '';
-    this.stopping = false;
+    this.starting = true;
     mkdirSync(dirname(logPath), { recursive: true });
     const log = createWriteStream(logPath, { flags: tooLong(logPath) ? 'w' : 'a' });
     this.child = spawn(program, args, { cwd: root, env: overlay(env), detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     this.pid = this.child.pid;
+    living.add(this);
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream.on('data', (bytes) => {
         log.write(bytes);
@@ -53,7 +67,10 @@ export class Part {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       if (this.how) throw new Failure(`${this.obituary()}`);
-      if (await check()) return this;
+      if (await check()) {
+        this.starting = false;
+        return this;
+      }
       if (Date.now() > deadline) throw new Failure(`The ${this.name} was not ready after ${timeoutMs / 1000} s; its log is ${this.logPath}.`);
       await delay(POLL_MS);
     }
@@ -71,10 +88,17 @@ export class Part {
     signalGroup(this.pid, signal);
   }
 
+  /** Kills the part and everything it started as a power cut would, and returns when nothing of it is left. */
+  async kill(signal = 'SIGKILL') {
+    this.signal(signal);
+    await untilGroupIsGone(this.pid);
+    living.delete(this);
+  }
+
   /** Ends the part and everything it started, politely first, and returns when nothing of it is left. */
   async stop() {
-    this.stopping = true;
     await endGroup(this.pid);
+    living.delete(this);
   }
 }
 
@@ -84,9 +108,13 @@ export async function endGroup(pid) {
   const deadline = Date.now() + STOP_GRACE_MS;
   while (groupLives(pid) && Date.now() < deadline) await delay(POLL_MS);
   if (groupLives(pid)) signalGroup(pid, 'SIGKILL');
-  const end = Date.now() + STOP_GRACE_MS;
+  await untilGroupIsGone(pid);
+}
+
+async function untilGroupIsGone(pid) {
+  const deadline = Date.now() + STOP_GRACE_MS;
   while (groupLives(pid)) {
-    if (Date.now() > end) throw new Failure(`The process group ${pid} outlived SIGKILL.`);
+    if (Date.now() > deadline) throw new Failure(`The process group ${pid} outlived its signal.`);
     await delay(POLL_MS);
   }
 }

@@ -1,4 +1,5 @@
 // When the stack is asked to end: Ctrl-C, SIGTERM, a closed terminal, or an npm that is gone.
+import { endStarting } from './part.mjs';
 import { endRunning } from './run.mjs';
 
 /** How often the supervisor looks whether the npm that started it is still there. */
@@ -10,8 +11,9 @@ export function untilAskedToStop() {
   stop.promise = new Promise((resolve) => {
     const ask = () => {
       stop.asked = true;
-      // What is being compiled or installed at this moment is not waited for.
+      // What is being compiled, installed or started at this moment is not waited for.
       endRunning();
+      endStarting();
       resolve(undefined);
     };
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, ask);

@@ -7,7 +7,7 @@ export function printWelcome(settings, secrets) {
     intents: [
       {
         family: 'notice',
-        key: ['first-mail', Date.now().toString(36)],
+        idempotencyKey: `first-mail-${Date.now().toString(36)}`,
         to: 'you@example.com',
         content: { subject: 'Hello from Sealpost', text: 'This mail went through the outbox.' },
       },
