@@ -8,8 +8,8 @@ import { root } from './paths.mjs';
 /** How often a long step says that it is still at it. Shorter would be noise, longer would look like a hang. */
 const HEARTBEAT_MS = 15_000;
 
-/** How much of a program's output is kept for the error message. The whole of it goes to the log, where there is one. */
-const OUTPUT_TAIL_CHARS = 200_000;
+/** How much of a program's output is kept, from its end, unless the caller needs more. */
+const OUTPUT_CHARS_MAX = 400_000;
 
 /** The programs that run at this moment, so that whoever is asked to stop can end them. */
 const running = new Set();
@@ -37,16 +37,16 @@ export function which(program) {
 /**
  * Runs a program to its end and returns `{ code, stdout, stderr, ms }`; it does not judge the code.
  * `env` is laid over the environment; a value of undefined removes the variable. `timeoutMs` ends the program (code -1).
- * `label` and `about` turn on the heartbeat; `stream` passes the output through; `onLine` sees every line.
+ * `label` turns on the heartbeat, `about` is how long the step usually takes; `input` goes to the program's input.
  */
 export function run(program, args, options = {}) {
-  const { env = {}, cwd = root, label, about, stream = false, timeoutMs, onLine, input } = options;
+  const { env = {}, cwd = root, label, about, timeoutMs, input, outputCharsMax = OUTPUT_CHARS_MAX } = options;
   const started = Date.now();
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
       cwd,
       env: overlay(env),
-      stdio: [input === undefined ? 'ignore' : 'pipe', stream ? 'inherit' : 'pipe', stream ? 'inherit' : 'pipe'],
+      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     });
     running.add(child);
     if (input !== undefined) child.stdin.end(input);
@@ -54,18 +54,14 @@ export function run(program, args, options = {}) {
     let stderr = '';
     let last = '';
     const take = (text) => {
-      for (const line of text.split('\n')) {
-        if (!line.trim()) continue;
-        last = line.trim();
-        onLine?.(line);
-      }
+      last = text.split('\n').findLast((line) => line.trim())?.trim() ?? last;
     };
-    child.stdout?.setEncoding('utf8').on('data', (text) => {
-      stdout = (stdout + text).slice(-OUTPUT_TAIL_CHARS);
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      stdout = (stdout + text).slice(-outputCharsMax);
       take(text);
     });
-    child.stderr?.setEncoding('utf8').on('data', (text) => {
-      stderr = (stderr + text).slice(-OUTPUT_TAIL_CHARS);
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      stderr = (stderr + text).slice(-outputCharsMax);
       take(text);
     });
     const heartbeat = label

@@ -62,9 +62,9 @@ export function writeLocalConfig(path, { build = buildDir, consumers = {} } = {}
 export function writeEnvFile(path, variables) {
   const lines = Object.entries(variables).map(([name, value]) => {
     const text = String(value);
-    if (/['\n\r]/.test(text)) throw new Failure(`The variable ${name} has a quote or a line break, which an env file cannot hold.`);
     // A dollar sign would be read as the name of another variable.
-    return `${name}='${text.replaceAll('$', '\\$')}'`;
+    if (/['$\n\r]/.test(text)) throw new Failure(`The variable ${name} has a quote, a dollar sign or a line break, which an env file cannot hold.`);
+    return `${name}='${text}'`;
   });
   writeFileSync(path, `${lines.join('\n')}\n`, { mode: 0o600 });
 }
