@@ -15,13 +15,24 @@ export async function request(url, { method = 'GET', headers = {}, body } = {}) 
   return { status: response.status, headers: response.headers, body: parsed(text) };
 }
 
-/** The control doors of the development database. */
+/**
+ * The control doors of the development database. A fault rule is `{ kind, count?, skip?, match?, ms? }`, with the kinds
+ * refuse, drop_after_commit, bad_gateway, bad_gateway_after_commit, busy, stall, stall_after_headers, hold_before and
+ * hold_after; `match` is a piece of the SQL text.
+ */
 export function databaseControl(url) {
   return {
-    faults: (faults) => told(url, '/_/faults', faults),
-    release: (which = {}) => told(url, '/_/release', which),
+    faults: (rules) => told(url, '/_/faults', rules),
+    /** `{ rules, held }`: the rules with their hits, and how many requests wait. */
+    faultsNow: () => asked(url, '/_/faults'),
+    clearFaults: () => told(url, '/_/faults', undefined, 'DELETE'),
+    /** Lets the held requests go on, or drops them (`{ discard: true }`). */
+    release: (how = {}) => told(url, '/_/release', how),
     counters: () => asked(url, '/_/counters'),
-    reset: () => told(url, '/_/reset', {}),
+    resetCounters: () => told(url, '/_/counters/reset'),
+    latency: (ms) => told(url, '/_/latency', { ms }),
+    /** Forgets faults and counters; with `{ data: true }` the database too. */
+    reset: (what = {}) => told(url, '/_/reset', what),
   };
 }
 
@@ -30,10 +41,16 @@ export function providerControl(url) {
   return {
     accepted: () => asked(url, '/_/accepted'),
     requests: () => asked(url, '/_/requests'),
-    faults: (faults) => told(url, '/_/faults', faults),
+    faults: (rules) => told(url, '/_/faults', rules),
+    faultsNow: () => asked(url, '/_/faults'),
+    clearFaults: () => told(url, '/_/faults', undefined, 'DELETE'),
+    release: () => told(url, '/_/release'),
+    /** `{ advanceMs }` or `{ nowMs }`. */
     clock: (change) => told(url, '/_/clock', change),
-    release: (which = {}) => told(url, '/_/release', which),
-    reset: () => told(url, '/_/reset', {}),
+    latency: (ms) => told(url, '/_/latency', { ms }),
+    rate: (perSecond) => told(url, '/_/rate', { perSecond }),
+    state: () => asked(url, '/_/state'),
+    reset: () => told(url, '/_/reset'),
   };
 }
 
@@ -71,9 +88,9 @@ async function asked(url, path) {
   return body;
 }
 
-async function told(url, path, order) {
-  const { status, body } = await request(url + path, { method: 'POST', body: order });
-  if (status >= 300) throw new Error(`POST ${path} answered ${status}: ${JSON.stringify(body)}`);
+async function told(url, path, order, method = 'POST') {
+  const { status, body } = await request(url + path, { method, body: order });
+  if (status >= 300) throw new Error(`${method} ${path} answered ${status}: ${JSON.stringify(body)}`);
   return body;
 }
 

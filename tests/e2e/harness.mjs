@@ -40,10 +40,10 @@ export async function until(check, { timeoutMs = UNTIL_TIMEOUT_MS, what = check.
 }
 
 /**
- * Starts a stack. `vars` are laid over the Worker's variables; `consumers` over the keys of both queue consumers
+ * Starts a stack. The provider takes any pace unless `ratePerSecond` says otherwise. `vars` are laid over the Worker's variables; `consumers` over the keys of both queue consumers
  * (`{ max_retries: 2 }`); `worker: false` leaves the Worker for a later `startWorker`. Stop it in the test's `after`.
  */
-export async function startStack({ vars = {}, consumers = {}, build = buildDir, latencyMs = 0, ratePerSecond, worker = true } = {}) {
+export async function startStack({ vars = {}, consumers = {}, build = buildDir, latencyMs = 0, ratePerSecond = 0, worker = true } = {}) {
   const stack = new Stack(mkdtempSync(join(tmpdir(), 'sealpost-e2e-')));
   try {
     await stack.open({ latencyMs, ratePerSecond });
