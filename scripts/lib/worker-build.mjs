@@ -1,0 +1,98 @@
+// Builds the Worker for release, strips it, measures it, and does nothing where nothing changed.
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { delimiter, join, relative } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { mustRun, looksOffline } from './run.mjs';
+import { Failure, kilobytes, sayPart, seconds } from './say.mjs';
+import { ensureRust } from './rust.mjs';
+import { WORKER_BUILD_VERSION, ensureWasmBindgen, ensureWorkerBuild } from './tools.mjs';
+import { ensureWasmTarget } from './wasm-target.mjs';
+import { buildDir, nodeModule, root, wasmTargetDir } from './paths.mjs';
+
+/** Wasm and JavaScript together, gzipped: every isolate that starts downloads them. The platform's own limit is far higher. */
+export const SIZE_GZIPPED_BYTES_MAX = 600_000;
+
+/** Everything that the compiled Worker depends on. A path that does not exist yet counts as empty. */
+const INPUTS = ['src', 'templates', 'migrations', 'families.toml', 'Cargo.toml', 'Cargo.lock', 'build.rs', 'scripts/lib/worker-build.mjs', 'package-lock.json'];
+
+/** Rooms of src that the Worker does not contain: a change in them builds nothing new. */
+const NATIVE_ONLY = ['src/bin', 'src/devstack'];
+
+/** What worker-build leaves in the build folder, as far as it is deployed. */
+const OUTPUTS = ['index.js', 'index_bg.wasm'];
+
+/** Remembers which inputs the outputs were made from. */
+const STAMP = join(buildDir, '.inputs');
+
+/** Builds the Worker unless the outputs belong to the inputs; returns true where it built. */
+export async function buildWorker() {
+  const inputs = hashInputs();
+  if (OUTPUTS.every((name) => existsSync(join(buildDir, name))) && existsSync(STAMP) && readFileSync(STAMP, 'utf8') === inputs) {
+    return false;
+  }
+  await ensureRust();
+  const compiler = await ensureWasmTarget();
+  const workerBuild = await ensureWorkerBuild();
+  const wasmBindgen = await ensureWasmBindgen();
+  const about = existsSync(wasmTargetDir) ? '40 s' : '2 min';
+  sayPart('build', `compiling the Worker in release mode (about ${about})`);
+  const { ms } = await mustRun(`worker-build ${WORKER_BUILD_VERSION}`, workerBuild, ['--release'], {
+    label: 'worker-build',
+    about,
+    env: {
+      ...compiler,
+      // wasm-opt is a Node program: it runs on the pinned one.
+      PATH: `${nodeModule('.bin')}${delimiter}${process.env.PATH}`,
+      CARGO_TARGET_DIR: wasmTargetDir,
+      WASM_BINDGEN_BIN: wasmBindgen,
+      ESBUILD_BIN: nodeModule('esbuild', 'bin', 'esbuild'),
+      WASM_OPT_BIN: nodeModule('binaryen', 'bin', 'wasm-opt'),
+    },
+    explain: (said) =>
+      looksOffline(said) ? 'The crates registry cannot be reached, and some crates are not on this machine yet: check the network and try again.' : undefined,
+  });
+  mkdirSync(buildDir, { recursive: true });
+  writeFileSync(STAMP, inputs);
+  sayPart('build', `built in ${seconds(ms)}`);
+  return true;
+}
+
+/** The sizes of the outputs in bytes: `[{ name, raw, gzipped }]`. */
+export function measureWorker() {
+  return OUTPUTS.map((name) => {
+    const bytes = readFileSync(join(buildDir, name));
+    return { name, raw: bytes.length, gzipped: gzipSync(bytes, { level: 9 }).length };
+  });
+}
+
+/** Prints the sizes and fails where the Worker has outgrown its limit. */
+export function checkWorkerSize() {
+  const sizes = measureWorker();
+  for (const { name, raw, gzipped } of sizes) {
+    sayPart('size', `${name.padEnd(14)} ${kilobytes(raw).padStart(10)}   gzipped ${kilobytes(gzipped).padStart(9)}`);
+  }
+  const raw = sizes.reduce((sum, size) => sum + size.raw, 0);
+  const gzipped = sizes.reduce((sum, size) => sum + size.gzipped, 0);
+  sayPart('size', `${'together'.padEnd(14)} ${kilobytes(raw).padStart(10)}   gzipped ${kilobytes(gzipped).padStart(9)} (limit ${kilobytes(SIZE_GZIPPED_BYTES_MAX)})`);
+  if (gzipped >= SIZE_GZIPPED_BYTES_MAX) {
+    throw new Failure(`The Worker is ${kilobytes(gzipped)} gzipped and must stay under ${kilobytes(SIZE_GZIPPED_BYTES_MAX)}: find out what was added (docs of the library, features, tables) and take it out.`);
+  }
+}
+
+function hashInputs() {
+  const hash = createHash('sha256');
+  for (const input of INPUTS) addToHash(hash, join(root, input));
+  return hash.digest('hex');
+}
+
+function addToHash(hash, path) {
+  const name = relative(root, path);
+  if (NATIVE_ONLY.includes(name) || !existsSync(path)) return;
+  if (statSync(path).isDirectory()) {
+    for (const entry of readdirSync(path).sort()) addToHash(hash, join(path, entry));
+    return;
+  }
+  const bytes = readFileSync(path);
+  hash.update(`${name}\0${bytes.length}\0`).update(bytes);
+}
