@@ -52,7 +52,7 @@ pub enum StatementError {
         count: usize,
     },
     /// `store_sql` with a text that is too long.
-    #[error("The statement is too large to be stored: {bytes} B/{limit_bytes} B")]
+    #[error("The statement is too large to be stored: {}/{}", size(*bytes), size(*limit_bytes))]
     StoreTooLarge {
         /// Length of the text in bytes.
         bytes: usize,
@@ -117,6 +117,16 @@ pub(super) fn from_engine(error: rusqlite::Error) -> Result<StatementError, Refu
         return Ok(StatementError::Input { message: msg, offset });
     }
     Err(Refusal::Internal(error.to_string()))
+}
+
+/// A length in the unit that suits it, with one decimal.
+#[allow(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }
 
 /// The name of a primary result code.

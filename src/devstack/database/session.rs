@@ -13,12 +13,13 @@ use super::failure::{Refusal, StatementError, from_engine};
 use super::proto::{Col, DescribeParam, DescribeResult, StmtResult, Value};
 use super::statement::{Kind, Statement};
 use super::writer::Writer;
+use crate::outbox::time::Millis;
 
 /// How long SQLite itself waits for a lock. It only matters for other processes on the same file.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
 
 /// The longest row or value, the real server's default.
-const ROW_BYTES_MAX: i32 = 5 * 1024 * 1024;
+const ROW_BYTES_MAX: i32 = 5_000_000;
 
 /// A statement with its arguments, ready to run.
 #[derive(Clone, Debug)]
@@ -204,7 +205,7 @@ impl Session {
         &self,
         query: &Query,
         budget: &mut u64,
-        started: crate::outbox::time::Millis,
+        started: Millis,
     ) -> Result<Run, Stop> {
         let connection = self.connection()?;
         let mut statement = match connection.prepare(&query.statement.text) {
