@@ -84,11 +84,7 @@ async fn release(server: Shared, body: Bytes) -> Response {
     let Some(Release { discard }) = read_or_default(&body) else {
         return refuse("expected nothing or {discard}");
     };
-    let how = if discard {
-        Released::Discard
-    } else {
-        Released::Continue
-    };
+    let how = if discard { Released::Discard } else { Released::Continue };
     Json(json!({ "released": server.release(how) })).into_response()
 }
 
@@ -115,7 +111,11 @@ async fn reset(server: Shared, body: Bytes) -> Response {
     };
     match server.reset(data).await {
         Ok(()) => Json(json!({ "reset": true, "data": data })).into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "error": error.to_string() }))).into_response(),
+        Err(error) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Json(json!({ "error": error.to_string() })),
+        )
+            .into_response(),
     }
 }
 

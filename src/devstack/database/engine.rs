@@ -91,7 +91,10 @@ impl Engine {
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         }
-        let database = libsql::Builder::new_local(&file).build().await.map_err(OpenError::File)?;
+        let database = libsql::Builder::new_local(&file)
+            .build()
+            .await
+            .map_err(OpenError::File)?;
         let keeper = database.connect().map_err(OpenError::File)?;
         // Readers and the writer do not block each other; the mode stays with the file.
         keeper
@@ -146,12 +149,7 @@ impl Engine {
         })
     }
 
-    fn try_pipeline(
-        &self,
-        version: Version,
-        request: PipelineRequest,
-        injected: Injected,
-    ) -> Result<Answer, Refusal> {
+    fn try_pipeline(&self, version: Version, request: PipelineRequest, injected: Injected) -> Result<Answer, Refusal> {
         let mut taken = self.take(request.baton.as_deref())?;
         let mut results = Vec::with_capacity(request.requests.len());
         for request in request.requests {

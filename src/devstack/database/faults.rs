@@ -199,7 +199,9 @@ impl Parked {
             }
         };
         match limit {
-            Some(limit) => tokio::time::timeout(limit, released).await.unwrap_or(Released::Continue),
+            Some(limit) => tokio::time::timeout(limit, released)
+                .await
+                .unwrap_or(Released::Continue),
             None => released.await,
         }
     }

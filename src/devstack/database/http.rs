@@ -51,7 +51,10 @@ fn router(server: Arc<Server>) -> Router {
         .route("/v2", get(async || GREETING))
         .route("/v3", get(async || GREETING))
         .route("/health", get(async || StatusCode::OK))
-        .route("/version", get(async || concat!("sealpost database ", env!("CARGO_PKG_VERSION"))))
+        .route(
+            "/version",
+            get(async || concat!("sealpost database ", env!("CARGO_PKG_VERSION"))),
+        )
         .nest("/_", controls::router())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(server)

@@ -135,7 +135,9 @@ fn check(condition: &Condition, version: Version, index: usize) -> Result<(), Un
             conds.iter().try_for_each(|inner| check(inner, version, index))
         }
         Condition::IsAutocommit {} => match version {
-            Version::Hrana2 => Err(protocol("BatchCond of type `is_autocommit` is only supported in protocol version hrana3 and higher")),
+            Version::Hrana2 => Err(protocol(
+                "BatchCond of type `is_autocommit` is only supported in protocol version hrana3 and higher",
+            )),
             Version::Hrana3 => Ok(()),
         },
     }

@@ -54,7 +54,11 @@ impl Args {
         match self {
             Self::Positional(_) => None,
             // The last one wins where a name is given twice.
-            Self::Named(values) => values.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value),
+            Self::Named(values) => values
+                .iter()
+                .rev()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value),
         }
     }
 }
@@ -201,12 +205,7 @@ impl Session {
         run
     }
 
-    fn run_to_end(
-        &self,
-        query: &Query,
-        budget: &mut u64,
-        started: Millis,
-    ) -> Result<Run, Stop> {
+    fn run_to_end(&self, query: &Query, budget: &mut u64, started: Millis) -> Result<Run, Stop> {
         let connection = self.connection()?;
         let mut statement = match connection.prepare(&query.statement.text) {
             Ok(statement) => statement,
@@ -364,9 +363,7 @@ fn read(value: ValueRef<'_>) -> Result<Value, Stop> {
             value: String::from_utf8(bytes.to_vec())
                 .map_err(|error| Stop::Refused(Refusal::Internal(error.to_string())))?,
         },
-        ValueRef::Blob(bytes) => Value::Blob {
-            base64: bytes.to_vec(),
-        },
+        ValueRef::Blob(bytes) => Value::Blob { base64: bytes.to_vec() },
     })
 }
 

@@ -45,7 +45,9 @@ fn parse_unguarded(sql: &str) -> Vec<Result<Statement, String>> {
     let mut statements: Vec<Result<Statement, String>> = Vec::new();
     let mut read = || {
         let start = parser.offset();
-        parser.next().map(|command| command.map(|command| (command, start, parser.offset())))
+        parser
+            .next()
+            .map(|command| command.map(|command| (command, start, parser.offset())))
     };
     let mut ahead = read();
     loop {
@@ -100,7 +102,9 @@ fn kind_of_statement(statement: &Stmt) -> Option<Kind> {
         Stmt::CreateTrigger { temporary, .. } | Stmt::CreateView { temporary, .. } => {
             (!temporary).then_some(Kind::Other)
         }
-        Stmt::DropTable { tbl_name, .. } | Stmt::AlterTable(tbl_name, _) => (!reserved(tbl_name)).then_some(Kind::Other),
+        Stmt::DropTable { tbl_name, .. } | Stmt::AlterTable(tbl_name, _) => {
+            (!reserved(tbl_name)).then_some(Kind::Other)
+        }
         Stmt::Pragma(name, body) => allowed_pragma(name, body.as_ref()).then_some(Kind::Other),
         Stmt::Commit(_)
         | Stmt::Rollback { .. }
@@ -201,7 +205,10 @@ mod tests {
     use super::*;
 
     fn texts(sql: &str) -> Vec<String> {
-        parse(sql).into_iter().map(|each| each.unwrap().text.trim().to_owned()).collect()
+        parse(sql)
+            .into_iter()
+            .map(|each| each.unwrap().text.trim().to_owned())
+            .collect()
     }
 
     #[test]
@@ -240,9 +247,18 @@ mod tests {
             "pragma optimize",
             "insert into _litestream_seq values(1)",
         ] {
-            assert_eq!(parse(sql)[0].as_ref().unwrap_err(), &format!("unsupported statement: {sql}"));
+            assert_eq!(
+                parse(sql)[0].as_ref().unwrap_err(),
+                &format!("unsupported statement: {sql}")
+            );
         }
-        for sql in ["pragma journal_mode", "pragma user_version=3", "explain select 1", "reindex", "savepoint a"] {
+        for sql in [
+            "pragma journal_mode",
+            "pragma user_version=3",
+            "explain select 1",
+            "reindex",
+            "savepoint a",
+        ] {
             assert!(parse(sql)[0].is_ok(), "{sql}");
         }
     }

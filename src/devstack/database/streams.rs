@@ -276,7 +276,9 @@ impl Taken<'_> {
         let baton = self.streams.seal_baton(stream.id, stream.sequence);
         let idle_since = now;
         let mut table = self.streams.lock();
-        table.handles.insert(stream.id, Handle::Available { stream, idle_since });
+        table
+            .handles
+            .insert(stream.id, Handle::Available { stream, idle_since });
         drop(table);
         self.given_back = true;
         baton
