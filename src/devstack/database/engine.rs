@@ -1,0 +1,433 @@
+//! The protocol over the embedded engine, without HTTP: bytes in, status and bytes out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::clock::EngineClock;
+use super::failure::{Refusal, StatementError};
+use super::program::{self, Injected, Unready};
+use super::proto::{
+    BatchResult, CursorEntry, CursorRequest, CursorResponse, ErrorBody, PipelineRequest, PipelineResponse,
+    StreamRequest, StreamResponse, StreamResult, Version,
+};
+use super::session::{Run, Session, Stop};
+use super::streams::{Streams, Taken};
+use super::writer::Writer;
+
+/// The rows of one `execute` or of one batch, by the real server's estimate of their JSON.
+pub const RESPONSE_BYTES_MAX: u64 = 10_000_000;
+
+/// The rows of one cursor. The real server streams them without a limit; this one holds them in memory.
+const CURSOR_BYTES_MAX: u64 = 100_000_000;
+
+/// How many texts a stream keeps.
+const STORED_MAX: usize = 50;
+
+/// How long a kept text may be.
+const STORED_BYTES_MAX: usize = 5_000;
+
+/// An HTTP answer that is ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// `Content-Type`.
+    pub content_type: &'static str,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// Rows that all statements read and wrote since the start, as the engine counts them (and Turso bills them).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Rows read: every row that the statements visited, not only those returned.
+    pub read: u64,
+    /// Rows written, indexes included.
+    pub written: u64,
+}
+
+/// Why the database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder of the file is missing or cannot be written.
+    #[error("database_folder_unusable")]
+    Folder(#[source] std::io::Error),
+    /// The file is no database, or another process holds it.
+    #[error("database_file_unusable")]
+    File(#[source] libsql::Error),
+    /// The machine gave no randomness for the batons' key.
+    #[error("randomness_unavailable")]
+    Randomness(#[source] getrandom::Error),
+}
+
+/// One database, its streams and its queue of writers. All calls block: inside a runtime, call from a blocking thread.
+pub struct Engine {
+    file: PathBuf,
+    /// Opened first and closed last. Opening through `libsql` also sets the engine's threading mode for the process.
+    keeper: libsql::Connection,
+    clock: Arc<dyn EngineClock>,
+    streams: Streams,
+    writer: Arc<Writer>,
+    rows_read: AtomicU64,
+    rows_written: AtomicU64,
+    /// The folder of a database that does not outlive this value.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Engine {
+    /// Opens the file, which is made where it does not exist, or a temporary one.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the part that failed.
+    pub async fn open(file: Option<&Path>, clock: Arc<dyn EngineClock>) -> Result<Self, OpenError> {
+        let (file, temporary) = match file {
+            Some(file) => (file.to_owned(), None),
+            None => {
+                let folder = tempfile::tempdir().map_err(OpenError::Folder)?;
+                (folder.path().join("sealpost.db"), Some(folder))
+            }
+        };
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
+        }
+        let database = libsql::Builder::new_local(&file)
+            .build()
+            .await
+            .map_err(OpenError::File)?;
+        let keeper = database.connect().map_err(OpenError::File)?;
+        // Readers and the writer do not block each other; the mode stays with the file.
+        keeper
+            .query("PRAGMA journal_mode = WAL", ())
+            .await
+            .map_err(OpenError::File)?;
+        Ok(Self {
+            file,
+            keeper,
+            clock,
+            streams: Streams::new().map_err(OpenError::Randomness)?,
+            writer: Arc::default(),
+            rows_read: AtomicU64::new(0),
+            rows_written: AtomicU64::new(0),
+            _temporary: temporary,
+        })
+    }
+
+    /// Answers `POST /v2/pipeline` and `POST /v3/pipeline`.
+    pub fn pipeline(&self, version: Version, body: &[u8]) -> Answer {
+        match decode(body) {
+            Ok(request) => self.run_pipeline(version, request, Injected::default()),
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
+    /// Answers a pipeline that was read before.
+    pub fn run_pipeline(&self, version: Version, request: PipelineRequest, injected: Injected) -> Answer {
+        let answer = self.try_pipeline(version, request, injected);
+        answer.unwrap_or_else(|refusal| refused(&refusal))
+    }
+
+    /// Answers `POST /v3/cursor`, with all entries at once.
+    pub fn cursor(&self, body: &[u8]) -> Answer {
+        decode(body)
+            .and_then(|request| self.try_cursor(&request))
+            .unwrap_or_else(|refusal| refused(&refusal))
+    }
+
+    /// Rows read and written since the start.
+    pub fn rows(&self) -> Rows {
+        Rows {
+            read: self.rows_read.load(Ordering::Relaxed),
+            written: self.rows_written.load(Ordering::Relaxed),
+        }
+    }
+
+    fn take(&self, baton: Option<&str>) -> Result<Taken<'_>, Refusal> {
+        self.streams.take(baton, self.clock.as_ref(), |id| {
+            Session::open(id, &self.file, Arc::clone(&self.writer), Arc::clone(&self.clock))
+                .map_err(|error| Refusal::Internal(error.to_string()))
+        })
+    }
+
+    fn try_pipeline(&self, version: Version, request: PipelineRequest, injected: Injected) -> Result<Answer, Refusal> {
+        let mut taken = self.take(request.baton.as_deref())?;
+        let mut results = Vec::with_capacity(request.requests.len());
+        for request in request.requests {
+            let result = match self.respond(&mut taken, version, request, injected) {
+                Ok(response) => StreamResult::Ok { response },
+                Err(Unready::Statement(error)) => StreamResult::Error { error: body_of(&error) },
+                Err(Unready::Refused(refusal)) => return Err(refusal),
+            };
+            results.push(result);
+        }
+        json(
+            200,
+            &PipelineResponse {
+                baton: taken.give_back(self.clock.now()),
+                base_url: None,
+                results,
+            },
+        )
+    }
+
+    fn respond(
+        &self,
+        taken: &mut Taken<'_>,
+        version: Version,
+        request: StreamRequest,
+        injected: Injected,
+    ) -> Result<StreamResponse, Unready> {
+        Ok(match request {
+            StreamRequest::Close {} => {
+                taken.close();
+                StreamResponse::Close
+            }
+            StreamRequest::Execute { stmt } => {
+                let session = taken.session()?;
+                let query = program::query_of(&stmt, taken.stored())?;
+                let run = program::run_one(&session, query, injected, RESPONSE_BYTES_MAX)?;
+                self.count(&run);
+                StreamResponse::Execute {
+                    result: run.into_result()?,
+                }
+            }
+            StreamRequest::Batch { batch } => {
+                let session = taken.session()?;
+                let steps = program::steps_of_batch(&batch, taken.stored(), version)?;
+                let runs = program::run(&session, &steps, injected, RESPONSE_BYTES_MAX)?;
+                runs.iter().flatten().for_each(|run| self.count(run));
+                StreamResponse::Batch { result: batch_of(runs) }
+            }
+            StreamRequest::Sequence(text) => {
+                let session = taken.session()?;
+                let steps = program::steps_of_script(program::text_of(&text, taken.stored())?)?;
+                let runs = program::run(&session, &steps, injected, RESPONSE_BYTES_MAX)?;
+                for run in runs.into_iter().flatten() {
+                    self.count(&run);
+                    run.end?;
+                }
+                StreamResponse::Sequence
+            }
+            StreamRequest::Describe(text) => {
+                let session = taken.session()?;
+                let sql = program::text_of(&text, taken.stored())?;
+                let result = Session::lock(&session).describe(sql)??;
+                StreamResponse::Describe { result }
+            }
+            StreamRequest::StoreSql { sql_id, sql } => {
+                store(taken, sql_id, sql)?;
+                StreamResponse::StoreSql
+            }
+            StreamRequest::CloseSql { sql_id } => {
+                taken.stored_mut().remove(&sql_id);
+                StreamResponse::CloseSql
+            }
+            StreamRequest::GetAutocommit {} => match version {
+                Version::Hrana2 => {
+                    return Err(protocol(
+                        "The `get_autocommit` request is only supported in protocol version hrana3 and higher",
+                    ));
+                }
+                Version::Hrana3 => StreamResponse::GetAutocommit {
+                    is_autocommit: Session::lock(&*taken.session()?).is_autocommit(),
+                },
+            },
+        })
+    }
+
+    fn try_cursor(&self, request: &CursorRequest) -> Result<Answer, Refusal> {
+        let taken = self.take(request.baton.as_deref())?;
+        let session = taken.session()?;
+        let steps = match program::steps_of_batch(&request.batch, taken.stored(), Version::Hrana3) {
+            Ok(steps) => steps,
+            // So does the real server: it has no line for an error before the first step.
+            Err(Unready::Statement(error)) => return Err(Refusal::Internal(format!("Internal Error: `{error}`"))),
+            Err(Unready::Refused(refusal)) => return Err(refusal),
+        };
+        let runs = program::run(&session, &steps, Injected::default(), CURSOR_BYTES_MAX);
+        let mut body = Vec::new();
+        line(
+            &mut body,
+            &CursorResponse {
+                baton: taken.give_back(self.clock.now()),
+                base_url: None,
+            },
+        )?;
+        match runs {
+            Ok(runs) => {
+                for (step, run) in runs.into_iter().enumerate() {
+                    if let Some(run) = run {
+                        self.count(&run);
+                        cursor_lines(&mut body, step, run)?;
+                    }
+                }
+                let replication_index = None;
+                line(&mut body, &CursorEntry::ReplicationIndex { replication_index })?;
+            }
+            Err(Stop::TooLarge) => {
+                let error = body_of(&StatementError::ResponseTooLarge);
+                line(&mut body, &CursorEntry::Error { error })?;
+            }
+            Err(Stop::Refused(refusal)) => return Err(refusal),
+        }
+        Ok(Answer {
+            status: 200,
+            content_type: "text/plain",
+            body,
+        })
+    }
+
+    fn count(&self, run: &Run) {
+        if let Ok(end) = &run.end {
+            self.rows_read.fetch_add(end.rows_read, Ordering::Relaxed);
+            self.rows_written.fetch_add(end.rows_written, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops every table, view, index and trigger, and closes the idle streams.
+    ///
+    /// # Errors
+    /// The engine's error where a stream that is still at work holds the lock for longer than the busy timeout.
+    pub async fn clear(&self) -> Result<(), libsql::Error> {
+        self.streams.close_idle();
+        self.keeper.busy_timeout(std::time::Duration::from_secs(5))?;
+        self.keeper.execute("PRAGMA foreign_keys = OFF", ()).await?;
+        self.keeper.execute("BEGIN IMMEDIATE", ()).await?;
+        let dropped = self.drop_all().await;
+        let end = if dropped.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        self.keeper.execute(end, ()).await?;
+        dropped
+    }
+
+    async fn drop_all(&self) -> Result<(), libsql::Error> {
+        // Views first, then virtual tables (which take their shadow tables along), then the rest.
+        const NEXT: &str = "SELECT type, name FROM sqlite_schema \
+            WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!' \
+            ORDER BY type = 'table', sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 1";
+        loop {
+            let mut rows = self.keeper.query(NEXT, ()).await?;
+            let Some(row) = rows.next().await? else {
+                break;
+            };
+            let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
+            drop((row, rows));
+            let name = name.replace('"', "\"\"");
+            self.keeper.execute(&format!("DROP {kind} \"{name}\""), ()).await?;
+        }
+        self.keeper.execute("PRAGMA user_version = 0", ()).await?;
+        Ok(())
+    }
+}
+
+/// Reads a request's body.
+pub(super) fn decode<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::Protocol(format!("Cannot deserialize client message from JSON: {error}")))
+}
+
+fn store(taken: &mut Taken<'_>, id: i32, sql: String) -> Result<(), Unready> {
+    let stored = taken.stored_mut();
+    if stored.contains_key(&id) {
+        return Err(protocol(&format!("SQL text {id} already exists")));
+    }
+    if stored.len() >= STORED_MAX {
+        return Err(StatementError::StoreTooMany { count: stored.len() }.into());
+    }
+    if sql.len() > STORED_BYTES_MAX {
+        return Err(StatementError::StoreTooLarge {
+            bytes: sql.len(),
+            limit_bytes: STORED_BYTES_MAX,
+        }
+        .into());
+    }
+    stored.insert(id, sql);
+    Ok(())
+}
+
+fn protocol(text: &str) -> Unready {
+    Unready::Refused(Refusal::Protocol(text.to_owned()))
+}
+
+fn body_of(error: &StatementError) -> ErrorBody {
+    ErrorBody {
+        message: error.to_string(),
+        code: error.code(),
+    }
+}
+
+fn batch_of(runs: Vec<Option<Run>>) -> BatchResult {
+    let (step_results, step_errors) = runs
+        .into_iter()
+        .map(|run| match run.map(Run::into_result) {
+            Some(Ok(result)) => (Some(result), None),
+            Some(Err(error)) => (None, Some(body_of(&error))),
+            None => (None, None),
+        })
+        .unzip();
+    BatchResult {
+        step_results,
+        step_errors,
+        replication_index: None,
+    }
+}
+
+fn cursor_lines(body: &mut Vec<u8>, step: usize, run: Run) -> Result<(), Refusal> {
+    if let Some(cols) = run.cols {
+        line(body, &CursorEntry::StepBegin { step, cols })?;
+    }
+    for row in run.rows {
+        line(body, &CursorEntry::Row { row })?;
+    }
+    match run.end {
+        Ok(end) => line(
+            body,
+            &CursorEntry::StepEnd {
+                affected_row_count: end.affected_row_count,
+                last_insert_rowid: end.last_insert_rowid,
+            },
+        ),
+        Err(error) => line(
+            body,
+            &CursorEntry::StepError {
+                step,
+                error: body_of(&error),
+            },
+        ),
+    }
+}
+
+fn line<T: serde::Serialize>(body: &mut Vec<u8>, entry: &T) -> Result<(), Refusal> {
+    serde_json::to_writer(&mut *body, entry).map_err(|error| Refusal::Internal(error.to_string()))?;
+    body.push(b'\n');
+    Ok(())
+}
+
+fn json<T: serde::Serialize>(status: u16, body: &T) -> Result<Answer, Refusal> {
+    Ok(Answer {
+        status,
+        content_type: "application/json",
+        body: serde_json::to_vec(body).map_err(|error| Refusal::Internal(error.to_string()))?,
+    })
+}
+
+/// The answer to a request that was refused as a whole.
+pub(super) fn refused(refusal: &Refusal) -> Answer {
+    let text = refusal.to_string();
+    let (status, body) = match refusal {
+        Refusal::Protocol(_) => {
+            return Answer {
+                status: 400,
+                content_type: "text/plain",
+                body: text.into_bytes(),
+            };
+        }
+        Refusal::StreamExpired => (400, serde_json::json!({ "message": text, "code": "STREAM_EXPIRED" })),
+        Refusal::NoConnection => (429, serde_json::json!({ "error": text })),
+        Refusal::Internal(_) => (500, serde_json::json!({ "error": text })),
+    };
+    Answer {
+        status,
+        content_type: "application/json",
+        body: body.to_string().into_bytes(),
+    }
+}
