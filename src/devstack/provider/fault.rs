@@ -270,6 +270,13 @@ pub struct Rule {
     pub hits: u64,
 }
 
+impl Rule {
+    /// Whether it has hit as many requests as it was ordered to.
+    pub fn is_used_up(&self) -> bool {
+        u64::try_from(self.fault.count).is_ok_and(|count| self.hits >= count)
+    }
+}
+
 /// The rules in force, in the order in which they were given.
 #[derive(Debug, Default)]
 pub struct Faults {
@@ -297,8 +304,7 @@ impl Faults {
     /// The fault of this request: the first rule that fits, has skipped enough and is not used up.
     pub fn take(&mut self, key: Option<&str>, to: &[String]) -> Option<Fault> {
         for rule in &mut self.rules {
-            let used_up = u64::try_from(rule.fault.count).is_ok_and(|count| rule.hits >= count);
-            if used_up || !rule.fault.fits(key, to) {
+            if rule.is_used_up() || !rule.fault.fits(key, to) {
                 continue;
             }
             if rule.skipped < rule.fault.skip {

@@ -30,8 +30,6 @@ pub enum Fate {
     Faulted,
     /// A read.
     Read,
-    /// A reset came before the end.
-    Forgotten,
 }
 
 /// One request as it was seen.
@@ -44,7 +42,7 @@ pub struct Seen {
     #[serde(serialize_with = "rfc3339")]
     pub at: Millis,
     /// HTTP method.
-    pub method: &'static str,
+    pub method: String,
     /// Path with its query.
     pub path: String,
     /// The key as received.

@@ -8,7 +8,7 @@ fn seen() -> Seen {
     Seen {
         n: 0,
         at: Millis::new(0),
-        method: "POST",
+        method: "POST".into(),
         path: "/emails".into(),
         idempotency_key: None,
         body_sha256: None,

@@ -150,6 +150,12 @@ impl Model {
         self.tickets = tickets;
     }
 
+    /// Changes the pace, in requests a second (0 for none); the window starts anew.
+    pub fn set_pace(&mut self, per_second: u32) {
+        self.settings.per_second = per_second;
+        self.rate = Rate::new(per_second);
+    }
+
     /// The fault rules.
     pub fn faults(&mut self) -> &mut Faults {
         &mut self.faults
@@ -169,7 +175,7 @@ impl Model {
         let n = self.ledger.open(Seen {
             n: 0,
             at: now,
-            method: "POST",
+            method: "POST".to_owned(),
             path: "/emails".to_owned(),
             idempotency_key: call.idempotency_key.map(str::to_owned),
             body_sha256: Some(body.clone()),

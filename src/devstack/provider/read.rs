@@ -40,14 +40,9 @@ impl Model {
         self.read(now, call, "/emails".to_owned(), |model| model.page(query))
     }
 
-    /// The answer to a request for something that is not there, or not under this method.
-    pub fn unknown(&mut self, now: Millis, call: &Call<'_>, path: &str, error: ErrorName) -> Reply {
-        let (status, text) = if error == ErrorName::MethodNotAllowed {
-            (405, "This endpoint does not support the specified HTTP method.")
-        } else {
-            (404, "The requested endpoint does not exist")
-        };
-        self.read(now, call, path.to_owned(), |_| Err(Refusal::new(status, error, text)))
+    /// A request that got no further than its method, its path or its size.
+    pub fn turn_away(&mut self, now: Millis, call: &Call<'_>, method: &str, path: &str, refusal: &Refusal) -> Reply {
+        self.look(now, call, method, path.to_owned(), |_| Err(refusal.clone()))
     }
 
     fn read(
@@ -57,12 +52,24 @@ impl Model {
         path: String,
         answer: impl FnOnce(&Self) -> Result<Value, Refusal>,
     ) -> Reply {
+        self.look(now, call, "GET", path, answer)
+    }
+
+    /// Writes the request down, lets it in or not, and answers it.
+    fn look(
+        &mut self,
+        now: Millis,
+        call: &Call<'_>,
+        method: &str,
+        path: String,
+        answer: impl FnOnce(&Self) -> Result<Value, Refusal>,
+    ) -> Reply {
         let n = self.ledger.open(Seen {
             n: 0,
             at: now,
-            method: "GET",
+            method: method.to_owned(),
             path,
-            idempotency_key: None,
+            idempotency_key: call.idempotency_key.map(str::to_owned),
             body_sha256: None,
             status: None,
             to: Vec::new(),
