@@ -1,1 +1,33 @@
 //! The provider model: answers like Resend, keeps its key rule, and can be told to fail.
+//!
+//! Two halves. The rules are pure: no IO, no clock, no randomness of their own, so a simulation runs the very code
+//! that the server runs.
+//!
+//! - [`model`]: a send in two steps, arrival and acceptance; [`access`], [`rate`], [`keys`] and [`mail`] are its rules,
+//!   [`ledger`] its memory, [`read`] the reading back.
+//! - [`fault`]: the rules by which a test makes it fail; [`effect`]: what each kind does to an answer.
+//! - [`webhook`]: delivery news and their signature.
+//! - [`answer`]: answers and error bodies.
+//!
+//! The other half is the server, [`serve`]: Resend's doors, the doors under `/_/` that only a model has, an inbox page
+//! for a person, and connections that can be closed without an answer.
+
+pub mod access;
+pub mod answer;
+mod control;
+pub mod effect;
+pub mod fault;
+mod http;
+pub mod keys;
+pub mod ledger;
+pub mod mail;
+pub mod model;
+mod page;
+pub mod rate;
+pub mod read;
+mod shared;
+pub mod webhook;
+mod wire;
+
+pub use http::serve;
+pub use shared::{Options, Webhook};

@@ -1,0 +1,384 @@
+//! The model itself: Resend's sending rules as a pure state machine.
+//!
+//! It has no clock, no randomness and no IO: the caller brings the time and the id of the mail that may go out. A send
+//! has two steps, because a real one takes time and other requests come in between: [`Model::arrive`] judges it and
+//! locks its key, [`Model::finish`] accepts the mail. The server puts its waiting between them, a simulation its own.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::access::{Purpose, admit};
+use super::answer::{ErrorName, Refusal, Reply};
+use super::effect::{self, Wire};
+use super::fault::{Fault, FaultKind, Faults};
+use super::keys::{BodyHash, KEY_CHARS_MAX, KEYS_MAX, Keys, Known};
+use super::ledger::{Fate, Ledger, Seen, Sent};
+use super::mail::{self, Mail};
+use super::rate::{Pass, Rate};
+use crate::outbox::time::Millis;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests a second; 0 for no limit. Resend's default is 5.
+    pub per_second: u32,
+    /// Whether `@example.com` and `@test.com` may receive; Resend refuses them.
+    pub example_domains_allowed: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            per_second: 5,
+            example_domains_allowed: true,
+        }
+    }
+}
+
+/// The parts of a request that the rules look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call<'a> {
+    /// The `Authorization` header.
+    pub authorization: Option<&'a str>,
+    /// The `User-Agent` header.
+    pub user_agent: Option<&'a str>,
+    /// The `Idempotency-Key` header.
+    pub idempotency_key: Option<&'a str>,
+    /// The body, byte for byte.
+    pub body: &'a [u8],
+}
+
+/// A send that runs. Numbers are never used twice, so one from before a reset finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// An answer and what the wire does with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer.
+    pub reply: Reply,
+    /// Whether and how it arrives.
+    pub wire: Wire,
+}
+
+/// What a request that came in leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// How long a rule makes it wait first, in milliseconds.
+    pub wait_ms: u64,
+    /// What comes then.
+    pub next: Next,
+}
+
+/// What comes after the wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The answer stands; nothing goes out.
+    Answered(Outcome),
+    /// The send runs and its key is locked: call [`Model::finish`], after a release where it is held.
+    Running {
+        /// For [`Model::finish`].
+        ticket: Ticket,
+        /// Whether it waits for a release first.
+        held: bool,
+    },
+}
+
+/// A send between its two steps.
+#[derive(Debug)]
+struct Running {
+    n: u64,
+    key: Option<String>,
+    body: BodyHash,
+    fault: Option<Fault>,
+    pass: Pass,
+    work: Work,
+}
+
+/// What finishing a send means.
+#[derive(Debug)]
+enum Work {
+    /// A mail goes out.
+    Accept(Box<Mail>),
+    /// The key has been used with these bytes: the id of then.
+    Replay(String),
+    /// All is done, and the answer waits for a release.
+    Answer(Waiting),
+}
+
+/// An answer that waits for a release.
+#[derive(Debug)]
+struct Waiting {
+    id: String,
+    status: u16,
+    /// When the mail went out; `None` for a replay, which sends nothing and leaves its key alone.
+    accepted: Option<Millis>,
+}
+
+/// The provider.
+#[derive(Debug)]
+pub struct Model {
+    pub(super) settings: Settings,
+    pub(super) rate: Rate,
+    pub(super) ledger: Ledger,
+    keys: Keys,
+    faults: Faults,
+    running: BTreeMap<Ticket, Running>,
+    tickets: u64,
+}
+
+impl Model {
+    /// A provider that knows nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            rate: Rate::new(settings.per_second),
+            ledger: Ledger::default(),
+            keys: Keys::default(),
+            faults: Faults::default(),
+            running: BTreeMap::new(),
+            tickets: 0,
+        }
+    }
+
+    /// Forgets everything but its settings; sends that run will find that they were forgotten.
+    pub fn reset(&mut self) {
+        let tickets = self.tickets;
+        *self = Self::new(self.settings);
+        self.tickets = tickets;
+    }
+
+    /// Changes the pace, in requests a second (0 for none); the window starts anew.
+    pub fn set_pace(&mut self, per_second: u32) {
+        self.settings.per_second = per_second;
+        self.rate = Rate::new(per_second);
+    }
+
+    /// The fault rules.
+    pub fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// What it remembers.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// First step of a send: judges it, writes it down, locks its key.
+    pub fn arrive(&mut self, now: Millis, call: &Call<'_>) -> Arrival {
+        let parsed = serde_json::from_slice::<Value>(call.body).ok();
+        let to = mail::recipients(parsed.as_ref());
+        let body = hash(call.body);
+        let fault = self.faults.take(call.idempotency_key, &to);
+        let n = self.ledger.open(Seen {
+            n: 0,
+            at: now,
+            method: "POST".to_owned(),
+            path: "/emails".to_owned(),
+            idempotency_key: call.idempotency_key.map(str::to_owned),
+            body_sha256: Some(body.clone()),
+            status: None,
+            to: to.clone(),
+            outcome: Fate::Running,
+            fault: fault.as_ref().map(|fault| fault.kind),
+            id: None,
+        });
+        let wait_ms = fault.as_ref().map_or(0, |fault| fault.ms);
+        if let Some(fault) = fault.as_ref().filter(|fault| !fault.lets_through()) {
+            let (reply, wire) = effect::answer(fault, None, &to, self.settings.per_second);
+            self.ledger.close(n, Fate::Faulted, status_seen(&reply, wire), None);
+            return Arrival {
+                wait_ms,
+                next: Next::Answered(Outcome { reply, wire }),
+            };
+        }
+        let (pass, judged) = self.judge(now, call, parsed.as_ref(), &body);
+        match judged {
+            Err(reply) => {
+                self.ledger.close(n, Fate::Refused, Some(reply.status), None);
+                Arrival {
+                    wait_ms,
+                    next: Next::Answered(Outcome {
+                        reply,
+                        wire: Wire::Whole,
+                    }),
+                }
+            }
+            Ok(work) => {
+                let held = fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::Hold);
+                let key = call.idempotency_key.map(str::to_owned);
+                // A replay leaves its key as it is: nothing can change any more.
+                if let (Some(key), Work::Accept(_)) = (&key, &work) {
+                    self.keys.lock(key);
+                }
+                self.tickets = self.tickets.saturating_add(1);
+                let ticket = Ticket(self.tickets);
+                self.running.insert(
+                    ticket,
+                    Running {
+                        n,
+                        key,
+                        body,
+                        fault,
+                        pass,
+                        work,
+                    },
+                );
+                Arrival {
+                    wait_ms,
+                    next: Next::Running { ticket, held },
+                }
+            }
+        }
+    }
+
+    /// Second step of a send: the mail goes out under `id`, unless this was a replay. An outcome that arrives
+    /// [`Wire::AfterRelease`] is still running until [`Model::released`].
+    pub fn finish(&mut self, now: Millis, ticket: Ticket, id: &str) -> Outcome {
+        let Some(run) = self.running.remove(&ticket) else {
+            return Outcome {
+                reply: Reply::empty(503),
+                wire: Wire::Cut,
+            };
+        };
+        let (id, fate, accepted) = match &run.work {
+            Work::Accept(_) => (id.to_owned(), Fate::Accepted, Some(now)),
+            Work::Replay(first) => (first.clone(), Fate::Replayed, None),
+            Work::Answer(waiting) => (waiting.id.clone(), Fate::Replayed, None),
+        };
+        let honest = run.pass.mark(Reply::accepted(&id));
+        let (reply, wire) = match &run.fault {
+            Some(fault) => effect::answer(fault, Some(honest), &[], self.settings.per_second),
+            None => (honest, Wire::Whole),
+        };
+        self.ledger.close(run.n, fate, status_seen(&reply, wire), Some(&id));
+        if let Work::Accept(mail) = run.work {
+            self.ledger.accept(Sent {
+                id: id.clone(),
+                idempotency_key: run.key.clone(),
+                body_sha256: run.body.clone(),
+                accepted_at: now,
+                last_event: if mail.scheduled_at.is_some() {
+                    "scheduled"
+                } else {
+                    "sent"
+                }
+                .to_owned(),
+                mail: *mail,
+            });
+        }
+        if wire == Wire::AfterRelease {
+            // A key that was locked stays locked: to everybody else the first request still runs.
+            let work = Work::Answer(Waiting {
+                id,
+                status: reply.status,
+                accepted,
+            });
+            self.running.insert(
+                ticket,
+                Running {
+                    n: run.n,
+                    key: run.key,
+                    body: run.body,
+                    fault: run.fault,
+                    pass: run.pass,
+                    work,
+                },
+            );
+        } else if let (Some(key), Some(at)) = (&run.key, accepted) {
+            self.keys.complete(at, key, &run.body, &id);
+        }
+        Outcome { reply, wire }
+    }
+
+    /// The answer that waited for a release goes out now. `false` when it was forgotten meanwhile.
+    pub fn released(&mut self, ticket: Ticket) -> bool {
+        match self.running.remove(&ticket) {
+            Some(Running {
+                n,
+                key,
+                body,
+                work: Work::Answer(waiting),
+                ..
+            }) => {
+                if let (Some(key), Some(at)) = (&key, waiting.accepted) {
+                    self.keys.complete(at, key, &body, &waiting.id);
+                }
+                let fate = if waiting.accepted.is_some() {
+                    Fate::Accepted
+                } else {
+                    Fate::Replayed
+                };
+                self.ledger.close(n, fate, Some(waiting.status), Some(&waiting.id));
+                true
+            }
+            Some(other) => {
+                // Not accepted yet: it stays as it was.
+                self.running.insert(ticket, other);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The rules in the order in which they are asked: caller, pace, key, body.
+    fn judge(
+        &mut self,
+        now: Millis,
+        call: &Call<'_>,
+        parsed: Option<&Value>,
+        body: &str,
+    ) -> (Pass, Result<Work, Reply>) {
+        let pass = match admit(&mut self.rate, now, call, Purpose::Send) {
+            Ok(pass) => pass,
+            Err((pass, reply)) => return (pass, Err(reply)),
+        };
+        let judged =
+            self.judge_key(now, call.idempotency_key, body)
+                .and_then(|replay| match replay {
+                    Some(first) => Ok(Work::Replay(first)),
+                    None => mail::check(parsed, self.settings.example_domains_allowed)
+                        .map(|mail| Work::Accept(Box::new(mail))),
+                });
+        (pass, judged.map_err(|refusal| pass.mark(refusal.reply())))
+    }
+
+    /// The id of the mail that went out under this key with these bytes, if there is one.
+    fn judge_key(&self, now: Millis, key: Option<&str>, body: &str) -> Result<Option<String>, Refusal> {
+        let Some(key) = key else { return Ok(None) };
+        if !(1..=KEY_CHARS_MAX).contains(&key.chars().count()) {
+            let text = "The idempotency key must be between 1 and 256 characters.";
+            return Err(Refusal::new(400, ErrorName::InvalidIdempotencyKey, text));
+        }
+        match self.keys.look_up(now, key, body) {
+            Known::Free if self.keys.is_full() => Err(Refusal::new(
+                503,
+                ErrorName::ServiceUnavailable,
+                format!("The provider model is full: it keeps {KEYS_MAX} keys. POST /_/reset makes it forget them."),
+            )),
+            Known::Free => Ok(None),
+            Known::Same(id) => Ok(Some(id)),
+            Known::Running => Err(effect::concurrent()),
+            Known::Other => Err(effect::other_payload()),
+        }
+    }
+}
+
+/// The status that reaches the client, if one does.
+fn status_seen(reply: &Reply, wire: Wire) -> Option<u16> {
+    match wire {
+        Wire::Whole | Wire::StallBody => Some(reply.status),
+        Wire::Cut | Wire::Stall | Wire::AfterRelease => None,
+    }
+}
+
+/// SHA-256 in lower-case hexadecimal.
+fn hash(bytes: &[u8]) -> BodyHash {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;
