@@ -9,22 +9,19 @@ pub use timing::{Timing, TimingError};
 pub use tokens::TokenList;
 
 use crate::outbox::keys::{KeyRing, Secret};
+use crate::provider::render::Sender;
 
 /// Everything the program is told from outside. `Debug` shows no secret.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Name of the environment; a tag on every mail tells whose it is.
-    pub environment: String,
+    /// Who the mails are from, and the environment that every mail is tagged with.
+    pub sender: Sender,
     /// Where the database is, as an `http(s)` address without a trailing slash.
     pub database_url: String,
     /// The provider's address, without a trailing slash.
     pub provider_url: String,
     /// The provider account. A mail that was sealed for one account is never sent through another.
     pub provider_scope: String,
-    /// The sender's mailbox.
-    pub mail_from: String,
-    /// Where answers go, if not to the sender.
-    pub mail_reply_to: Option<String>,
     /// Name of the main queue, as the batch carries it.
     pub queue_name: String,
     /// Name of the dead-letter queue.
@@ -84,12 +81,14 @@ impl Config {
             return Err(SettingError::Missing("DATABASE_TOKEN"));
         }
         Ok(Self {
-            environment,
+            sender: Sender {
+                from: read::mailbox(lookup, "MAIL_FROM")?.ok_or(SettingError::Missing("MAIL_FROM"))?,
+                reply_to: read::mailbox(lookup, "MAIL_REPLY_TO")?,
+                environment,
+            },
             database_url,
             provider_url: read::address(lookup, "PROVIDER_URL")?,
             provider_scope: read::optional(lookup, "PROVIDER_SCOPE").unwrap_or_else(|| "main".to_owned()),
-            mail_from: read::mailbox(lookup, "MAIL_FROM")?.ok_or(SettingError::Missing("MAIL_FROM"))?,
-            mail_reply_to: read::mailbox(lookup, "MAIL_REPLY_TO")?,
             queue_name: read::required(lookup, "QUEUE_NAME")?,
             dead_letter_queue_name: read::required(lookup, "DEAD_LETTER_QUEUE_NAME")?,
             keys: KeyRing::parse(&read::required(lookup, "KEY_SECRETS")?)

@@ -5,7 +5,7 @@ use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
 use crate::outbox::time::Millis;
-use crate::provider::render::{Draft, DraftBody, Sender, build_request};
+use crate::provider::render::{Draft, DraftBody, build_request};
 use crate::provider::template;
 use crate::store::claim::ClaimedRow;
 use crate::store::open::{NewSeal, Opening, Rejection};
@@ -69,11 +69,6 @@ pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Resu
 fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Config) -> Result<Sealed, &'static str> {
     let letter = Letter::from_json(letter.ok_or("letter_missing")?).map_err(|_| "letter_unreadable")?;
     let to = letter.to.mailbox();
-    let sender = Sender {
-        from: &config.mail_from,
-        reply_to: config.mail_reply_to.as_deref(),
-        environment: &config.environment,
-    };
     let data;
     let no_headers = Default::default();
     let (from, reply_to, headers, body) = match (&letter.body, template) {
@@ -113,7 +108,7 @@ fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Confi
         outbox_id: id,
         body,
     };
-    build_request(&sender, &draft).map(seal).map_err(|error| error.code())
+    build_request(&config.sender, &draft).map(seal).map_err(code_of)
 }
 
 impl Ready {
@@ -142,3 +137,4 @@ impl Unreadable {
         }
     }
 }
+fn code_of(_error: crate::provider::template::RenderError) -> &'static str { "render" }

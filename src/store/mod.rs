@@ -10,6 +10,8 @@ pub mod guard;
 pub mod hrana;
 pub mod inspect;
 pub mod intake;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod migrations;
 pub mod open;
 pub mod parking;
 pub mod publish;

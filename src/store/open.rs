@@ -129,7 +129,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         ),
         Statement::new(
             TAKE_PACE,
-            vec![provider, token.clone(), now.clone(), interval, openings.clone()],
+            vec![provider, token.clone(), interval, openings.clone()],
         ),
         Statement::new(
             REJECT,
@@ -186,14 +186,13 @@ const OPEN: &str = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at,
     AND max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)) + j.key * ?5 <= ?3 + ?6
   ON CONFLICT (id) DO NOTHING";
 
-/// The next batch's first slot comes after the last one given away here.
-/// ?1 provider, ?2 token, ?3 now, ?4 interval, ?5 openings
+/// The next batch's first slot comes after the last one given away here. ?1 provider, ?2 token, ?3 interval, ?4 openings
 const TAKE_PACE: &str = "INSERT INTO pace (name, next_free_at)
-  SELECT ?1, max(a.planned_at) + ?4 FROM json_each(?5) j JOIN attempts a ON a.id = j.value ->> 'attempt'
-  WHERE a.claim_token = ?2 AND ?4 > 0
-  HAVING max(a.planned_at) IS NOT NULL
-  ON CONFLICT (name) DO UPDATE SET next_free_at = max(next_free_at, excluded.next_free_at)
-  WHERE ?3 IS NOT NULL";
+  SELECT ?1, taken.last + ?3 FROM (
+    SELECT max(a.planned_at) AS last FROM json_each(?4) j JOIN attempts a ON a.id = j.value ->> 'attempt'
+    WHERE a.claim_token = ?2) AS taken
+  WHERE taken.last IS NOT NULL AND ?3 > 0
+  ON CONFLICT (name) DO UPDATE SET next_free_at = max(next_free_at, excluded.next_free_at)";
 
 /// processing -> dead_letter (unknown where in doubt). ?1 rejections, ?2 token, ?3 now
 const REJECT: &str = "UPDATE outbox SET

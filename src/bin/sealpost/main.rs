@@ -3,6 +3,8 @@
 use clap::{Parser, Subcommand};
 
 mod database;
+mod migrate;
+mod native;
 mod provider;
 
 #[derive(Parser)]
@@ -16,6 +18,8 @@ struct Arguments {
 enum Verb {
     /// Runs the development database: Hrana 2 and 3 over HTTP in front of a file.
     Database(database::Options),
+    /// Brings a database up to date; safe to run again and from two places at once.
+    Migrate(migrate::Options),
     /// Runs the provider model: answers like Resend and shows an inbox page.
     Provider(provider::Options),
 }
@@ -24,6 +28,7 @@ enum Verb {
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().verb {
         Verb::Database(options) => database::run(options).await,
+        Verb::Migrate(options) => migrate::run(options).await,
         Verb::Provider(options) => provider::run(options).await,
     }
 }

@@ -1,0 +1,6 @@
+//! The paths against real parts: the Worker's own code, the real engine behind the real wire format, and the provider
+//! model in process. Time stands still unless a test moves it.
+#![cfg(not(target_arch = "wasm32"))]
+
+mod happy;
+mod support;

@@ -1,0 +1,18 @@
+//! A world for the paths, with hands on everything that can go wrong.
+
+mod broker;
+mod clock;
+mod log;
+mod mailer;
+mod random;
+mod settings;
+mod transport;
+mod world;
+
+pub use broker::TestBroker;
+pub use clock::HandClock;
+pub use log::Notes;
+pub use mailer::ModelMailer;
+pub use settings::{config, config_with};
+pub use transport::{EngineTransport, Wire};
+pub use world::{TestWorld, notice, notice_with_key};
