@@ -2,6 +2,7 @@
 
 pub mod classify;
 pub mod code;
+pub mod filters;
 pub mod render;
 pub mod retry_after;
 mod rules;

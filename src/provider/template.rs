@@ -6,19 +6,19 @@
 use std::{io, sync::LazyLock};
 
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, escape_formatter,
+    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, escape_formatter,
     syntax::SyntaxConfig,
-    value::{Serde, Value, ValueKind},
+    value::{Serde, Value},
 };
 use serde_json::Value as Json;
 
-/// Most bytes of one letter (subject, HTML and text together): twice the data that the intake takes, and far below what
-/// a mail program cuts off.
+use crate::provider::filters::{Refused, link, paragraph, printable, refuse};
+
+/// Most bytes of one letter (subject, HTML and text together): twice the data that the intake takes. Bodies are held in
+/// memory and in the database, a whole batch of them at once.
 pub const LETTER_BYTES_MAX: usize = 512 * 1000;
 /// Longest subject, in bytes: one header line (RFC 5322, section 2.1.1).
 pub const SUBJECT_BYTES_MAX: usize = 998;
-/// Longest link in a template's data, in bytes: what every browser and mail program takes.
-pub const LINK_BYTES_MAX: usize = 2048;
 /// Work that rendering one part may cost, in the engine's unit (one instruction, or 64 bytes): over ten times what the
 /// largest letter needs, a fraction of a second.
 const FUEL_PER_PART: u64 = 200_000;
@@ -172,79 +172,6 @@ fn engine() -> Environment<'static> {
         engine.set_syntax(syntax);
     }
     engine
-}
-
-/// Text, numbers and truth values can be printed. A null would print as "none", a list as program text.
-fn printable(value: &Value) -> Result<(), Error> {
-    let kind = value.kind();
-    if kind == ValueKind::String || kind == ValueKind::Number || kind == ValueKind::Bool {
-        Ok(())
-    } else if kind == ValueKind::None || kind == ValueKind::Undefined {
-        Err(Error::from(ErrorKind::UndefinedError))
-    } else {
-        Err(refused())
-    }
-}
-
-/// Marks an error of ours, so that it is told from the engine's own.
-#[derive(Debug, thiserror::Error)]
-#[error("template_data_invalid")]
-struct Refused;
-
-fn refused() -> Error {
-    Error::new(ErrorKind::InvalidOperation, "value refused").with_source(Refused)
-}
-
-/// Filter: a web address, or an error. Anything else behind a button (`javascript:`, a relative path) is a trap or a
-/// mistake. In HTML only `&` is left to escape, since quotes, angle brackets and spaces are refused.
-fn link(state: &State, value: &Value) -> Result<Value, Error> {
-    printable(value)?;
-    let url = value.as_str().ok_or_else(refused)?;
-    let rest = url
-        .strip_prefix("https://")
-        .or_else(|| url.strip_prefix("http://"))
-        .ok_or_else(refused)?;
-    let legal = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'<' | b'>' | b'\\' | b'`');
-    if url.len() > LINK_BYTES_MAX || !rest.starts_with(|c: char| c.is_ascii_alphanumeric()) || !rest.bytes().all(legal)
-    {
-        return Err(refused());
-    }
-    Ok(if *state.auto_escape() == AutoEscape::Html {
-        Value::from_safe_string(url.replace('&', "&amp;"))
-    } else {
-        Value::from(url)
-    })
-}
-
-/// Filter: text that a person typed, with its line breaks. In HTML it is escaped and each break becomes `<br>`.
-fn paragraph(state: &State, value: &Value) -> Result<Value, Error> {
-    printable(value)?;
-    let text = value.as_str().ok_or_else(refused)?;
-    if *state.auto_escape() != AutoEscape::Html {
-        return Ok(Value::from(text.replace("\r\n", "\n")));
-    }
-    let mut html = String::with_capacity(text.len());
-    for (position, line) in text.lines().enumerate() {
-        if position > 0 {
-            html.push_str("<br>\n");
-        }
-        for character in line.chars() {
-            match character {
-                '&' => html.push_str("&amp;"),
-                '<' => html.push_str("&lt;"),
-                '>' => html.push_str("&gt;"),
-                '"' => html.push_str("&quot;"),
-                '\'' => html.push_str("&#x27;"),
-                other => html.push(other),
-            }
-        }
-    }
-    Ok(Value::from_safe_string(html))
-}
-
-/// Filter: a value that the template has no words for.
-fn refuse(_value: &Value) -> Result<Value, Error> {
-    Err(refused())
 }
 
 /// Collects one part and stops at the limit instead of growing past it.

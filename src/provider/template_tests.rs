@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
-use crate::outbox::family::families;
+use crate::{outbox::family::families, provider::filters::LINK_BYTES_MAX};
 
 /// For each template: only what it must have, and what it may have besides.
 fn samples() -> Vec<(&'static str, Json, Json)> {
@@ -105,6 +105,61 @@ fn every_value_of_every_template_reaches_the_letter() {
             "{name}: a hole in the text:\n{}",
             letter.text
         );
+    }
+}
+
+#[test]
+fn the_text_part_is_laid_out_in_paragraphs() {
+    assert_eq!(
+        invitation(json!({})).unwrap().text,
+        "Hello,\n\n\
+         Grace Hopper from Northwind invites you to take part in Mentoring 2027.\n\n\
+         To accept the invitation, open this address:\n\
+         https://app.example.com/i?t=1&u=2\n\n\
+         -- \n\
+         You received this mail because Grace Hopper entered your address. If you do not know them, you can ignore it.\n\
+         Northwind"
+    );
+    let (_, needed, optional) = &samples()[3];
+    assert_eq!(
+        render("demo_request_team", &with(needed, optional)).unwrap().text,
+        "New demo request\n\n\
+         Name: Ada\n\
+         Organisation: Analytical Engines\n\
+         Email: ada@example.com\n\
+         Phone: +44 20 7946 0000\n\
+         Received: 21 October 2026, 12:00 UTC\n\n\
+         Message:\n\n\
+         Graphs?\n\n\
+         Open the request:\n\
+         https://crm.example.com/7\n\n\
+         -- \n\
+         You received this mail because you handle demo requests at Northwind.\n\
+         Northwind"
+    );
+    for (name, needed, optional) in samples() {
+        for data in [needed.clone(), with(&needed, &optional)] {
+            let text = render(name, &data).unwrap().text;
+            let (letter, foot) = text.split_once("\n\n-- \n").unwrap();
+            assert!(!letter.ends_with('\n') && !letter.starts_with('\n'), "{name}:\n{text}");
+            let foot: Vec<&str> = foot.lines().collect();
+            assert!(
+                foot[0].starts_with("You received this mail because ") && foot[1..] == ["Northwind"],
+                "{name}:\n{text}"
+            );
+            for word in [
+                "Kind regards,",
+                "Manage your subscription:",
+                "Paid with:",
+                "See your next steps:",
+                "You wrote:",
+            ] {
+                let glued = letter
+                    .lines()
+                    .any(|line| line.contains(word) && !line.starts_with(word));
+                assert!(!glued, "{name}: {word}\n{text}");
+            }
+        }
     }
 }
 
