@@ -6,6 +6,10 @@ pub mod backoff;
 pub mod canonical;
 pub mod content;
 pub mod envelope;
+pub mod family;
+#[cfg(test)]
+mod family_file;
+mod fields;
 pub mod headers;
 pub mod id;
 pub mod identity;
@@ -14,8 +18,8 @@ pub mod json;
 pub mod keys;
 pub mod letter;
 pub mod problem;
+pub mod seal;
 pub mod status;
+pub mod tags;
 pub mod time;
 pub mod window;
-
-mod fields;

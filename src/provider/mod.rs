@@ -1,1 +1,9 @@
 //! The provider's side of the house: a letter becomes a request, an answer becomes a decision.
+
+pub mod classify;
+pub mod code;
+pub mod filters;
+pub mod render;
+pub mod retry_after;
+mod rules;
+pub mod template;

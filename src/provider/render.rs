@@ -1,0 +1,181 @@
+//! A letter becomes the body of `POST /emails`: final bytes, ready to be sealed.
+//!
+//! The provider compares whole bodies under one idempotency key. So the fields have a fixed order, maps are ordered,
+//! and nothing of the process (time, randomness, hash order) gets in: the same draft gives the same bytes anywhere.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::{
+    outbox::tags,
+    provider::template::{self, LETTER_BYTES_MAX, breaks_line},
+};
+
+pub use crate::provider::template::{RenderError, Rendered};
+
+/// Longest request body, in bytes: JSON may spell one byte of a letter with two, and headers and tags come on top.
+pub const REQUEST_BYTES_MAX: usize = 1_200_000;
+
+/// What this deployment adds to every mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The mailbox that mails come from, such as `Northwind <post@example.com>`.
+    pub from: String,
+    /// Where answers go; `None` leaves the field out.
+    pub reply_to: Option<String>,
+    /// The environment's name, such as `production`; becomes the tag `sealpost_env`.
+    pub environment: String,
+}
+
+/// One letter with all that its request needs. Every mailbox is already rendered, quoted and checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft<'a> {
+    /// Exactly one mailbox.
+    pub to: &'a str,
+    /// Takes the place of [`Sender::from`].
+    pub from: Option<&'a str>,
+    /// Takes the place of [`Sender::reply_to`].
+    pub reply_to: Option<&'a str>,
+    /// Extra headers; reserved names were refused at the intake.
+    pub headers: &'a BTreeMap<String, String>,
+    /// The caller's tags, not yet cleaned.
+    pub tags: &'a BTreeMap<String, String>,
+    /// Becomes the tag `sealpost_id`.
+    pub outbox_id: &'a str,
+    /// What the mail says.
+    pub body: DraftBody<'a>,
+}
+
+/// What a mail says: a template with data, or words that the caller brought.
+#[derive(Clone, Copy, Debug)]
+pub enum DraftBody<'a> {
+    /// A built-in template.
+    Template {
+        /// The template's name.
+        name: &'a str,
+        /// A JSON object.
+        data: &'a Json,
+    },
+    /// Ready content.
+    Content {
+        /// One line.
+        subject: &'a str,
+        /// A whole HTML document.
+        html: Option<&'a str>,
+        /// Plain text.
+        text: Option<&'a str>,
+    },
+}
+
+/// The request, in the order in which its fields are written.
+#[derive(Serialize)]
+struct Request<'a> {
+    from: &'a str,
+    to: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to: Option<&'a str>,
+    subject: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    html: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: &'a BTreeMap<String, String>,
+    tags: Vec<RequestTag<'a>>,
+}
+
+/// One tag of the request.
+#[derive(Serialize)]
+struct RequestTag<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+/// The final JSON body of the request for one letter.
+///
+/// # Errors
+/// [`RenderError`]; none of them can be cured by trying the same draft again with the same templates.
+pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, RenderError> {
+    let rendered;
+    let (subject, html, text) = match draft.body {
+        DraftBody::Template { name, data } => {
+            rendered = template::render(name, data)?;
+            (
+                rendered.subject.as_str(),
+                Some(rendered.html.as_str()),
+                Some(rendered.text.as_str()),
+            )
+        }
+        DraftBody::Content { subject, html, text } => {
+            check_content(subject, html, text)?;
+            (subject, html, text)
+        }
+    };
+    let from = draft.from.unwrap_or(&sender.from);
+    let reply_to = draft.reply_to.or(sender.reply_to.as_deref());
+    check_headers(from, draft.to, reply_to, draft.headers)?;
+    let tags =
+        tags::assemble(&sender.environment, draft.outbox_id, draft.tags).map_err(|_| RenderError::TagsInvalid)?;
+    let request = Request {
+        from,
+        to: draft.to,
+        reply_to,
+        subject,
+        html,
+        text,
+        headers: draft.headers,
+        tags: tags
+            .iter()
+            .map(|tag| RequestTag {
+                name: &tag.name,
+                value: &tag.value,
+            })
+            .collect(),
+    };
+    // Strings, and maps with string keys: JSON has a form for all of them, so this cannot fail on any draft.
+    let body = serde_json::to_string(&request).map_err(|_| RenderError::TemplateFailed)?;
+    if body.len() > REQUEST_BYTES_MAX {
+        return Err(RenderError::LetterTooLarge);
+    }
+    Ok(body)
+}
+
+/// Ready content obeys the rules of a rendered letter.
+fn check_content(subject: &str, html: Option<&str>, text: Option<&str>) -> Result<(), RenderError> {
+    template::check_subject(subject)?;
+    let (html, text) = (html.unwrap_or_default(), text.unwrap_or_default());
+    if html.is_empty() && text.is_empty() {
+        return Err(RenderError::LetterEmpty);
+    }
+    let bytes = subject.len().saturating_add(html.len()).saturating_add(text.len());
+    if bytes > LETTER_BYTES_MAX {
+        return Err(RenderError::LetterTooLarge);
+    }
+    Ok(())
+}
+
+/// The last look before the bytes are final. The intake refuses these with the field's path; here it only must not pass.
+fn check_headers(
+    from: &str,
+    to: &str,
+    reply_to: Option<&str>,
+    headers: &BTreeMap<String, String>,
+) -> Result<(), RenderError> {
+    let named = headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    let broken = [from, to]
+        .into_iter()
+        .chain(reply_to)
+        .chain(named)
+        .any(|line| line.contains(breaks_line));
+    // A header's name ends at its colon: one inside would make the rest of the name its value.
+    if broken || from.is_empty() || to.is_empty() || headers.keys().any(|name| name.is_empty() || name.contains(':')) {
+        return Err(RenderError::HeaderInvalid);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "render_tests.rs"]
+mod tests;
