@@ -108,7 +108,9 @@ fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Confi
         outbox_id: id,
         body,
     };
-    build_request(&config.sender, &draft).map(seal).map_err(code_of)
+    build_request(&config.sender, &draft)
+        .map(seal)
+        .map_err(|error| error.code())
 }
 
 impl Ready {
@@ -137,4 +139,3 @@ impl Unreadable {
         }
     }
 }
-fn code_of(_error: crate::provider::template::RenderError) -> &'static str { "render" }

@@ -55,6 +55,23 @@ pub enum RenderError {
     TagsInvalid,
 }
 
+impl RenderError {
+    /// The stable code, as it is kept with the row.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TemplateMissing => "template_missing",
+            Self::DataIncomplete => "template_data_incomplete",
+            Self::DataInvalid => "template_data_invalid",
+            Self::TemplateFailed => "template_failed",
+            Self::SubjectInvalid => "subject_invalid",
+            Self::LetterEmpty => "letter_empty",
+            Self::LetterTooLarge => "letter_too_large",
+            Self::HeaderInvalid => "header_invalid",
+            Self::TagsInvalid => "tags_invalid",
+        }
+    }
+}
+
 /// A letter, ready to go into a request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rendered {

@@ -48,7 +48,9 @@ pub enum MigrateError {
         error: DatabaseError,
     },
     /// The database was migrated by another history: the recorded script is not the one of this program.
-    #[error("migration {name} is recorded with another content: this database belongs to another version of the program")]
+    #[error(
+        "migration {name} is recorded with another content: this database belongs to another version of the program"
+    )]
     OtherHistory {
         /// The migration.
         name: &'static str,
@@ -81,7 +83,9 @@ pub async fn migrate<T: Transport, C: Clock>(
     migrations: &[Migration],
     now: Millis,
 ) -> Result<Migrated, MigrateError> {
-    database.run(Transaction::repeatable_write(vec![Statement::new(LEDGER, Vec::new())])).await?;
+    database
+        .run(Transaction::repeatable_write(vec![Statement::new(LEDGER, Vec::new())]))
+        .await?;
     let mut migrated = Migrated::default();
     for migration in migrations {
         let sha256 = hex(&Sha256::digest(migration.script.as_bytes()));
@@ -91,7 +95,10 @@ pub async fn migrate<T: Transport, C: Clock>(
                 // Another runner may have been faster, or the answer was lost: the ledger knows.
                 Err(error) => {
                     if !is_applied(database, migration, &sha256).await? {
-                        return Err(MigrateError::Failed { name: migration.name, error });
+                        return Err(MigrateError::Failed {
+                            name: migration.name,
+                            error,
+                        });
                     }
                 }
             }
@@ -106,7 +113,11 @@ fn script(migration: &Migration, sha256: &str, now: Millis) -> String {
     format!(
         "BEGIN IMMEDIATE;\n{}\n;\nINSERT INTO schema_migrations (version, name, sha256, serves_from, applied_at) \
          VALUES ({}, '{}', '{sha256}', {}, {});\nCOMMIT;\n",
-        migration.script, migration.version, migration.name, migration.serves_from, now.get(),
+        migration.script,
+        migration.version,
+        migration.name,
+        migration.serves_from,
+        now.get(),
     )
 }
 

@@ -127,10 +127,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
                 wait,
             ],
         ),
-        Statement::new(
-            TAKE_PACE,
-            vec![provider, token.clone(), interval, openings.clone()],
-        ),
+        Statement::new(TAKE_PACE, vec![provider, token.clone(), interval, openings.clone()]),
         Statement::new(
             REJECT,
             vec![

@@ -19,10 +19,13 @@ async fn an_intent_goes_in_and_a_mail_comes_out() {
 async fn round_trips_do_not_grow_with_the_batch() {
     for count in [1, 10, 100] {
         let world = TestWorld::new().await;
-        let intents: Vec<_> = (0..count).map(|n| crate::support::notice_with_key(&format!("n{n}"))).collect();
+        let intents: Vec<_> = (0..count)
+            .map(|n| crate::support::notice_with_key(&format!("n{n}")))
+            .collect();
         let body = serde_json::json!({ "intents": intents }).to_string();
-        let accepted =
-            sealpost::intake::record_intents(&world, &world.config, body.as_bytes()).await.expect("recorded");
+        let accepted = sealpost::intake::record_intents(&world, &world.config, body.as_bytes())
+            .await
+            .expect("recorded");
         assert_eq!(world.transport.take_requests(), 1, "intake of {count}");
         sealpost::publish::publish_after_intake(&world, &world.broker, &world.config, &accepted.to_publish).await;
         assert_eq!(world.transport.take_requests(), 1, "mark of {count}");

@@ -26,7 +26,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     if migrated.applied.is_empty() {
         println!("schema {} is up to date", migrated.version);
     } else {
-        println!("schema {} now; applied {}", migrated.version, migrated.applied.join(", "));
+        println!(
+            "schema {} now; applied {}",
+            migrated.version,
+            migrated.applied.join(", ")
+        );
     }
     Ok(())
 }

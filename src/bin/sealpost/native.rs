@@ -15,9 +15,14 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "the native command has the machine's clock and no other")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the native command has the machine's clock and no other"
+    )]
     fn now(&self) -> Millis {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         Millis::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -36,12 +41,18 @@ pub(crate) struct HttpTransport {
 impl HttpTransport {
     /// `url` may begin with `libsql://`, which means HTTPS.
     pub(crate) fn new(url: &str, token: Option<String>) -> Self {
-        let url = url.strip_prefix("libsql://").map_or_else(|| url.to_owned(), |rest| format!("https://{rest}"));
+        let url = url
+            .strip_prefix("libsql://")
+            .map_or_else(|| url.to_owned(), |rest| format!("https://{rest}"));
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(DATABASE_TIMEOUT))
             .http_status_as_error(false)
             .build();
-        Self { url: url.trim_end_matches('/').to_owned(), token, agent: config.into() }
+        Self {
+            url: url.trim_end_matches('/').to_owned(),
+            token,
+            agent: config.into(),
+        }
     }
 }
 

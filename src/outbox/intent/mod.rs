@@ -12,6 +12,7 @@ use crate::outbox::identity::{self, Identity};
 use crate::outbox::json::{self, ReadError};
 use crate::outbox::letter::{Body, LETTER_BYTES_MAX, Letter};
 use crate::outbox::problem::{Fault, Pointer, Problem, Problems};
+use crate::outbox::tags::{self, TagError};
 use crate::outbox::time::Millis;
 
 /// Bytes of a request (4 MiB): 100 usual letters fit with room to spare, and a Worker has 128 MB for everything.
@@ -23,7 +24,7 @@ pub const INTENTS_MAX: usize = 100;
 /// Tags of one intent; the provider takes 75, some of which are ours.
 pub const TAGS_MAX: usize = 20;
 
-/// Bytes of a tag's name or value: with three characters for each byte, at worst, it stays under the provider's 256.
+/// Bytes of a tag's name or value; the provider takes 256 characters of what cleaning makes of it.
 pub const TAG_BYTES_MAX: usize = 80;
 
 const JSON_INVALID: Fault = Fault::new("json_invalid", "Send one JSON document in UTF-8.");
@@ -278,7 +279,23 @@ fn check_tags(intent: &Fields<'_>, problems: &mut Problems) -> BTreeMap<String, 
             tags.insert(name.clone(), value.to_owned());
         }
     }
+    // Refused here, not after the provider has refused the mail.
+    if let Err(error) = tags::clean_user(&tags) {
+        problems.refuse(&place, tag_fault(error));
+    }
     tags
+}
+
+const fn tag_fault(error: TagError) -> Fault {
+    match error {
+        TagError::Reserved => Fault::new("tag_reserved", "Choose another tag name; this one is ours."),
+        TagError::TooMany => TAGS_TOO_MANY,
+        TagError::Empty => TAG_INVALID,
+        TagError::TooLong => Fault::new(
+            "tag_too_long",
+            "Send a shorter tag: what is no letter, digit, hyphen or underscore takes four characters a byte.",
+        ),
+    }
 }
 
 fn check_window(intent: &Fields<'_>, problems: &mut Problems) -> (Option<Millis>, Option<Millis>) {

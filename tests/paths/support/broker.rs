@@ -35,11 +35,18 @@ impl Broker for TestBroker {
         assert!((1..=100).contains(&messages.len()), "a batch of {}", messages.len());
         let bytes: usize = messages.iter().map(|message| message.body.len() + 100).sum();
         assert!(bytes < 256_000, "a batch of {bytes} bytes");
-        assert!(messages.iter().all(|message| message.delay_seconds <= 86_400), "a delay beyond the platform");
+        assert!(
+            messages.iter().all(|message| message.delay_seconds <= 86_400),
+            "a delay beyond the platform"
+        );
         if self.refuses.get() {
             return Err(BrokerError::Refused);
         }
         self.messages.borrow_mut().extend(messages);
-        if self.lies.get() { Err(BrokerError::Refused) } else { Ok(()) }
+        if self.lies.get() {
+            Err(BrokerError::Refused)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -15,12 +15,21 @@ impl Notes {
 
     /// Alarms so far.
     pub fn alarms(&self) -> Vec<&'static str> {
-        self.0.borrow().iter().filter(|(level, _, _)| *level == Level::Alarm).map(|(_, code, _)| *code).collect()
+        self.0
+            .borrow()
+            .iter()
+            .filter(|(level, _, _)| *level == Level::Alarm)
+            .map(|(_, code, _)| *code)
+            .collect()
     }
 
     /// Everything that was written, as one text.
     pub fn text(&self) -> String {
-        self.0.borrow().iter().map(|(_, code, fields)| format!("{code} {fields}\n")).collect()
+        self.0
+            .borrow()
+            .iter()
+            .map(|(_, code, fields)| format!("{code} {fields}\n"))
+            .collect()
     }
 
     pub fn clear(&self) {

@@ -29,7 +29,10 @@ pub struct ModelMailer {
 impl ModelMailer {
     pub fn new(clock: HandClock) -> Self {
         Self {
-            model: RefCell::new(Model::new(Settings { per_second: 0, example_domains_allowed: true })),
+            model: RefCell::new(Model::new(Settings {
+                per_second: 0,
+                example_domains_allowed: true,
+            })),
             clock,
             ids: Cell::new(0),
             latency: Cell::new(Duration::from_millis(20)),
@@ -42,7 +45,10 @@ impl ModelMailer {
 
     /// The next `count` calls (-1: all) meet this fault.
     pub fn fault(&self, kind: FaultKind, count: i64) {
-        let fault = Fault { count, ..Fault::once(kind) };
+        let fault = Fault {
+            count,
+            ..Fault::once(kind)
+        };
         self.model.borrow_mut().faults().add(vec![fault]).expect("a rule fits");
     }
 
@@ -65,7 +71,11 @@ impl ModelMailer {
         let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for request in self.model.borrow().ledger().requests() {
             let key = request.idempotency_key.clone().unwrap_or_default();
-            let body = request.body_sha256.as_ref().map(|hash| format!("{hash:?}")).unwrap_or_default();
+            let body = request
+                .body_sha256
+                .as_ref()
+                .map(|hash| format!("{hash:?}"))
+                .unwrap_or_default();
             seen.entry(key).or_default().push(body);
         }
         seen
@@ -86,7 +96,11 @@ impl ModelMailer {
             }
             Wire::StallBody => {
                 self.clock.sleep(self.timeout.get()).await;
-                MailAnswer::Response { status: reply.status, retry_after, body: None }
+                MailAnswer::Response {
+                    status: reply.status,
+                    retry_after,
+                    body: None,
+                }
             }
         }
     }

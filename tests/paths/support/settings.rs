@@ -14,8 +14,14 @@ const USUAL: &[(&str, &str)] = &[
     ("RECIPIENT_SECRET", "ZmVkY2JhOTg3NjU0MzIxMA=="),
     ("RESEND_API_KEY", "re_test"),
     // sha256("producer") and sha256("operator")
-    ("PRODUCER_TOKENS", "d1990f97a1f4fe7b8e86da8c03c9dd3f7d536c14aa4a6f9eedab07f34cd961b0"),
-    ("OPERATOR_TOKENS", "06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23"),
+    (
+        "PRODUCER_TOKENS",
+        "d1990f97a1f4fe7b8e86da8c03c9dd3f7d536c14aa4a6f9eedab07f34cd961b0",
+    ),
+    (
+        "OPERATOR_TOKENS",
+        "06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23",
+    ),
     ("PACE_PER_SECOND", "0"),
     ("SUBREQUEST_BUDGET", "1000"),
 ];

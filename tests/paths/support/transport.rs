@@ -83,7 +83,9 @@ impl EngineTransport {
 
     fn wire_for(&self, body: &str) -> Wire {
         let mut plan = self.0.plan.borrow_mut();
-        let at = plan.iter().position(|(part, _)| part.is_none_or(|part| body.contains(part)));
+        let at = plan
+            .iter()
+            .position(|(part, _)| part.is_none_or(|part| body.contains(part)));
         match at.and_then(|at| plan.remove(at)) {
             Some((_, wire)) => wire,
             None => self.0.always.borrow().clone().unwrap_or(Wire::Pass),
@@ -105,11 +107,17 @@ impl Transport for EngineTransport {
                 // Shown only where the test fails.
                 println!("database: {}", text.chars().skip(at).take(300).collect::<String>());
             }
-            Reply { status: answer.status, body: answer.body }
+            Reply {
+                status: answer.status,
+                body: answer.body,
+            }
         };
         let reply = match wire {
             Wire::Refuse => Err(TransportError::Disconnected),
-            Wire::Instead(status, text) => Ok(Reply { status, body: text.into_bytes() }),
+            Wire::Instead(status, text) => Ok(Reply {
+                status,
+                body: text.into_bytes(),
+            }),
             Wire::Pass => Ok(run()),
             Wire::LoseAnswer => {
                 run();
@@ -117,7 +125,10 @@ impl Transport for EngineTransport {
             }
             Wire::GatewayAfterCommit => {
                 run();
-                Ok(Reply { status: 502, body: b"<html>bad gateway</html>".to_vec() })
+                Ok(Reply {
+                    status: 502,
+                    body: b"<html>bad gateway</html>".to_vec(),
+                })
             }
             Wire::Truncate => {
                 let mut reply = run();

@@ -68,7 +68,9 @@ impl TestWorld {
         let clock = HandClock::new();
         let transport = EngineTransport::new().await;
         let database = Hrana::new(transport.clone(), clock.clone());
-        migrate(&database, MIGRATIONS, clock.now()).await.expect("the migrations apply");
+        migrate(&database, MIGRATIONS, clock.now())
+            .await
+            .expect("the migrations apply");
         transport.take_requests();
         Self {
             database,
@@ -92,7 +94,9 @@ impl TestWorld {
 
     /// Records `count` notices and returns their ids.
     pub async fn notices(&self, count: usize) -> Vec<String> {
-        let intents: Vec<_> = (0..count).map(|number| notice_with_key(&format!("n{number}"))).collect();
+        let intents: Vec<_> = (0..count)
+            .map(|number| notice_with_key(&format!("n{number}")))
+            .collect();
         let accepted = self.intake(&intents).await.expect("the notices are recorded");
         accepted.receipts.into_iter().map(|receipt| receipt.id).collect()
     }
@@ -105,22 +109,34 @@ impl TestWorld {
 
     /// Delivers these bodies as one batch (first delivery).
     pub async fn deliver_bodies(&self, bodies: &[String]) -> Vec<Decision> {
-        let deliveries: Vec<Delivery> =
-            bodies.iter().map(|body| Delivery { body: Some(body.clone()), attempts: 1 }).collect();
+        let deliveries: Vec<Delivery> = bodies
+            .iter()
+            .map(|body| Delivery {
+                body: Some(body.clone()),
+                attempts: 1,
+            })
+            .collect();
         consume(self, &self.config, &deliveries).await
     }
 
     /// Delivers the envelopes of these rows as one batch.
     pub async fn deliver_ids(&self, ids: &[&str]) -> Vec<Decision> {
-        let bodies: Vec<String> =
-            ids.iter().map(|id| sealpost::outbox::envelope::Envelope::to_row(id).to_body()).collect();
+        let bodies: Vec<String> = ids
+            .iter()
+            .map(|id| sealpost::outbox::envelope::Envelope::to_row(id).to_body())
+            .collect();
         self.deliver_bodies(&bodies).await
     }
 
     /// Delivers bodies from the dead-letter queue.
     pub async fn deliver_dead(&self, bodies: &[String]) -> Vec<Decision> {
-        let deliveries: Vec<Delivery> =
-            bodies.iter().map(|body| Delivery { body: Some(body.clone()), attempts: 1 }).collect();
+        let deliveries: Vec<Delivery> = bodies
+            .iter()
+            .map(|body| Delivery {
+                body: Some(body.clone()),
+                attempts: 1,
+            })
+            .collect();
         consume_dead_letters(self, &self.config, &deliveries).await
     }
 
@@ -156,7 +172,9 @@ impl TestWorld {
 
     /// The state and cause of a row.
     pub async fn state(&self, id: &str) -> (String, String) {
-        let rows = self.sql("SELECT status, cause FROM outbox WHERE id = ?1", vec![id.into()]).await;
+        let rows = self
+            .sql("SELECT status, cause FROM outbox WHERE id = ?1", vec![id.into()])
+            .await;
         let row = rows.first().unwrap_or_else(|| panic!("no row {id}"));
         (text(&row[0]), text(&row[1]))
     }
@@ -167,7 +185,9 @@ impl TestWorld {
 
     /// How many rows are in each state.
     pub async fn count(&self, status: &str) -> i64 {
-        let rows = self.sql("SELECT count(*) FROM outbox WHERE status = ?1", vec![status.into()]).await;
+        let rows = self
+            .sql("SELECT count(*) FROM outbox WHERE status = ?1", vec![status.into()])
+            .await;
         integer(&rows[0][0])
     }
 }
