@@ -1,7 +1,7 @@
 // Runs the stages of the gate one after the other, with a line each, and adds up what passed and failed.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from './run.mjs';
+import { run, withoutProgress } from './run.mjs';
 import { Failure, say, seconds } from './say.mjs';
 import { nativeTargetDir } from './paths.mjs';
 
@@ -79,7 +79,7 @@ export function countNode(output) {
 
 function shown(output) {
   // Passed tests are no news in a failure.
-  const lines = output.split('\n').filter((line) => !/^test .* \.\.\. ok$/.test(line));
+  const lines = withoutProgress(output).split('\n').filter((line) => !X.test(line));
   return lines.join('\n').trim().slice(-SHOWN_CHARS);
 }
 

@@ -97,12 +97,18 @@ export function run(program, args, options = {}) {
 export async function mustRun(step, program, args, options = {}) {
   const result = await run(program, args, options);
   if (result.code !== 0) {
-    const said = `${result.stdout}\n${result.stderr}`.trim();
+    const said = withoutProgress(`${result.stdout}\n${result.stderr}`);
     const reason = options.explain?.(said);
     if (reason) throw new Failure(reason);
     throw new Failure(`${step} failed (${program} ended with ${result.code}).${said ? `\n${said.slice(-4000)}` : ''}`);
   }
   return result;
+}
+
+/** Output without cargo's progress lines: what is left is what went wrong. */
+export function withoutProgress(output) {
+  const lines = output.split('\n').filter((line) => !/^\s*(Compiling|Checking|Downloading|Downloaded|Updating|Locking|Adding|Fresh|Running) /.test(line));
+  return lines.join('\n').trim();
 }
 
 /** The environment with changes laid over it. */
