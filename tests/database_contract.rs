@@ -4,6 +4,14 @@
 //! whatever answers at `SEALPOST_CONTRACT_URL`, a real `sqld` for one: it is ignored by default and run by
 //! `tests/clients/sqld.mjs`. Where the development database and the real server disagree, the former is wrong.
 #![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test stops where something is not as expected, in its helpers too"
+)]
 
 #[path = "database/batches.rs"]
 mod batches;

@@ -100,7 +100,7 @@ fn busy_fails_the_begin_and_nothing_runs() {
         (ok(0), "insert into t values(2)"),
         (ok(1), "COMMIT"),
     ]);
-    let answer = &target.once(&[steps.clone()])[0]["response"]["result"];
+    let answer = &target.once(std::slice::from_ref(&steps))[0]["response"]["result"];
     assert_eq!(
         answer["step_errors"],
         json!([{ "message": "SQLite error: database is locked", "code": "SQLITE_BUSY" }, null, null])

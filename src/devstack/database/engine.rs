@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::answer::{Answer, batch_of, body_of, cursor_lines, decode, json, line, refused};
 use super::clock::EngineClock;
 use super::failure::{Refusal, StatementError};
 use super::program::{self, Injected, Unready};
 use super::proto::{
-    BatchResult, CursorEntry, CursorRequest, CursorResponse, ErrorBody, PipelineRequest, PipelineResponse,
-    StreamRequest, StreamResponse, StreamResult, Version,
+    CursorEntry, CursorRequest, CursorResponse, PipelineRequest, PipelineResponse, StreamRequest, StreamResponse,
+    StreamResult, Value, Version,
 };
 use super::session::{Run, Session, Stop};
 use super::streams::{Streams, Taken};
@@ -26,17 +27,6 @@ const STORED_MAX: usize = 50;
 
 /// How long a kept text may be.
 const STORED_BYTES_MAX: usize = 5_000;
-
-/// An HTTP answer that is ready to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// HTTP status.
-    pub status: u16,
-    /// `Content-Type`.
-    pub content_type: &'static str,
-    /// The whole body.
-    pub body: Vec<u8>,
-}
 
 /// Rows that all statements read and wrote since the start, as the engine counts them (and Turso bills them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +51,22 @@ pub enum OpenError {
     Randomness(#[source] getrandom::Error),
 }
 
+/// Why the database could not be emptied.
+#[derive(Debug, thiserror::Error)]
+pub enum ClearError {
+    /// A statement failed.
+    #[error("database_not_cleared")]
+    Statement(#[source] StatementError),
+    /// There was no connection for it.
+    #[error("database_not_reached")]
+    Refused(#[source] Refusal),
+}
+
 /// One database, its streams and its queue of writers. All calls block: inside a runtime, call from a blocking thread.
 pub struct Engine {
     file: PathBuf,
     /// Opened first and closed last. Opening through `libsql` also sets the engine's threading mode for the process.
-    keeper: libsql::Connection,
+    _keeper: libsql::Connection,
     clock: Arc<dyn EngineClock>,
     streams: Streams,
     writer: Arc<Writer>,
@@ -103,7 +104,7 @@ impl Engine {
             .map_err(OpenError::File)?;
         Ok(Self {
             file,
-            keeper,
+            _keeper: keeper,
             clock,
             streams: Streams::new().map_err(OpenError::Randomness)?,
             writer: Arc::default(),
@@ -284,45 +285,42 @@ impl Engine {
         }
     }
 
-    /// Drops every table, view, index and trigger, and closes the idle streams.
+    /// Drops every table, view, index and trigger, and closes the idle streams. It waits for its turn to write.
     ///
     /// # Errors
-    /// The engine's error where a stream that is still at work holds the lock for longer than the busy timeout.
-    pub async fn clear(&self) -> Result<(), libsql::Error> {
+    /// [`ClearError`] where no connection was free or an object could not be dropped; nothing is dropped then.
+    pub fn clear(&self) -> Result<(), ClearError> {
         self.streams.close_idle();
-        self.keeper.busy_timeout(std::time::Duration::from_secs(5))?;
-        self.keeper.execute("PRAGMA foreign_keys = OFF", ()).await?;
-        self.keeper.execute("BEGIN IMMEDIATE", ()).await?;
-        let dropped = self.drop_all().await;
-        let end = if dropped.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        self.keeper.execute(end, ()).await?;
-        dropped
+        self.drop_all().map_err(|unready| match unready {
+            Unready::Statement(error) => ClearError::Statement(error),
+            Unready::Refused(refusal) => ClearError::Refused(refusal),
+        })
     }
 
-    async fn drop_all(&self) -> Result<(), libsql::Error> {
+    fn drop_all(&self) -> Result<(), Unready> {
         // Views first, then virtual tables (which take their shadow tables along), then the rest.
-        const NEXT: &str = "SELECT type, name FROM sqlite_schema \
+        const NEXT: &str = "SELECT 'DROP ' || type || ' \"' || replace(name, '\"', '\"\"') || '\"' FROM sqlite_schema \
             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!' \
             ORDER BY type = 'table', sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 1";
-        loop {
-            let mut rows = self.keeper.query(NEXT, ()).await?;
-            let Some(row) = rows.next().await? else {
-                break;
-            };
-            let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
-            drop((row, rows));
-            let name = name.replace('"', "\"\"");
-            self.keeper.execute(&format!("DROP {kind} \"{name}\""), ()).await?;
+        let taken = self.take(None)?;
+        let session = taken.session()?;
+        let run = |sql: &str| -> Result<Option<Run>, Unready> {
+            let steps = program::steps_of_script(sql)?;
+            let mut last = None;
+            for run in program::run(&session, &steps, Injected::default(), RESPONSE_BYTES_MAX)? {
+                let Some(run) = run else { break };
+                run.end.clone()?;
+                last = Some(run);
+            }
+            Ok(last)
+        };
+        run("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
+        while let Some(Value::Text { value }) = run(NEXT)?.and_then(Run::into_first_value) {
+            run(&value)?;
         }
-        self.keeper.execute("PRAGMA user_version = 0", ()).await?;
+        run("PRAGMA user_version = 0; COMMIT")?;
         Ok(())
     }
-}
-
-/// Reads a request's body.
-pub(super) fn decode<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::Protocol(format!("Cannot deserialize client message from JSON: {error}")))
 }
 
 fn store(taken: &mut Taken<'_>, id: i32, sql: String) -> Result<(), Unready> {
@@ -346,88 +344,4 @@ fn store(taken: &mut Taken<'_>, id: i32, sql: String) -> Result<(), Unready> {
 
 fn protocol(text: &str) -> Unready {
     Unready::Refused(Refusal::Protocol(text.to_owned()))
-}
-
-fn body_of(error: &StatementError) -> ErrorBody {
-    ErrorBody {
-        message: error.to_string(),
-        code: error.code(),
-    }
-}
-
-fn batch_of(runs: Vec<Option<Run>>) -> BatchResult {
-    let (step_results, step_errors) = runs
-        .into_iter()
-        .map(|run| match run.map(Run::into_result) {
-            Some(Ok(result)) => (Some(result), None),
-            Some(Err(error)) => (None, Some(body_of(&error))),
-            None => (None, None),
-        })
-        .unzip();
-    BatchResult {
-        step_results,
-        step_errors,
-        replication_index: None,
-    }
-}
-
-fn cursor_lines(body: &mut Vec<u8>, step: usize, run: Run) -> Result<(), Refusal> {
-    if let Some(cols) = run.cols {
-        line(body, &CursorEntry::StepBegin { step, cols })?;
-    }
-    for row in run.rows {
-        line(body, &CursorEntry::Row { row })?;
-    }
-    match run.end {
-        Ok(end) => line(
-            body,
-            &CursorEntry::StepEnd {
-                affected_row_count: end.affected_row_count,
-                last_insert_rowid: end.last_insert_rowid,
-            },
-        ),
-        Err(error) => line(
-            body,
-            &CursorEntry::StepError {
-                step,
-                error: body_of(&error),
-            },
-        ),
-    }
-}
-
-fn line<T: serde::Serialize>(body: &mut Vec<u8>, entry: &T) -> Result<(), Refusal> {
-    serde_json::to_writer(&mut *body, entry).map_err(|error| Refusal::Internal(error.to_string()))?;
-    body.push(b'\n');
-    Ok(())
-}
-
-fn json<T: serde::Serialize>(status: u16, body: &T) -> Result<Answer, Refusal> {
-    Ok(Answer {
-        status,
-        content_type: "application/json",
-        body: serde_json::to_vec(body).map_err(|error| Refusal::Internal(error.to_string()))?,
-    })
-}
-
-/// The answer to a request that was refused as a whole.
-pub(super) fn refused(refusal: &Refusal) -> Answer {
-    let text = refusal.to_string();
-    let (status, body) = match refusal {
-        Refusal::Protocol(_) => {
-            return Answer {
-                status: 400,
-                content_type: "text/plain",
-                body: text.into_bytes(),
-            };
-        }
-        Refusal::StreamExpired => (400, serde_json::json!({ "message": text, "code": "STREAM_EXPIRED" })),
-        Refusal::NoConnection => (429, serde_json::json!({ "error": text })),
-        Refusal::Internal(_) => (500, serde_json::json!({ "error": text })),
-    };
-    Answer {
-        status,
-        content_type: "application/json",
-        body: body.to_string().into_bytes(),
-    }
 }

@@ -19,8 +19,8 @@ use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::answer::Answer;
 use super::controls;
-use super::engine::Answer;
 use super::faults::Released;
 use super::proto::Version;
 use super::server::{Outcome, Server};

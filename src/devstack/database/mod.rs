@@ -15,6 +15,7 @@
 //! Known differences: no `replication_index` (there are no replicas), no protobuf, no WebSockets, a cursor is sent at
 //! once, and the engine is built without the mathematical SQL functions.
 
+pub mod answer;
 pub mod clock;
 mod controls;
 pub mod counters;
@@ -28,6 +29,7 @@ mod server;
 mod session;
 mod statement;
 pub mod streams;
+mod values;
 pub mod writer;
 
 pub use http::serve;

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 
 use super::failure::{Refusal, StatementError};
 use super::proto::{Batch, Condition, SqlText, Stmt, Version};
-use super::session::{Args, Query, Run, Session, Stop};
+use super::session::{Query, Run, Session, Stop};
 use super::statement::{Kind, parse};
+use super::values::Args;
 
 /// A step that was parsed and checked.
 #[derive(Clone, Debug)]

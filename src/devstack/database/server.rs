@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::answer::{Answer, decode, refused};
 use super::clock::{EngineClock, SystemClock};
 use super::counters::{Counters, Ledger};
-use super::engine::{Answer, Engine, OpenError, decode, refused};
+use super::engine::{ClearError, Engine, OpenError};
 use super::failure::Refusal;
 use super::faults::{FaultKind, FaultRule, Faults, Parked, Released, RuleState, TooManyRules};
 use super::program::Injected;
@@ -222,11 +223,17 @@ impl Server {
     /// Forgets faults and counts and discards held requests; with `data`, empties the database too.
     ///
     /// # Errors
-    /// The engine's error where the database could not be emptied.
-    pub async fn reset(&self, data: bool) -> Result<(), libsql::Error> {
+    /// [`ClearError`] where the database could not be emptied.
+    pub async fn reset(&self, data: bool) -> Result<(), ClearError> {
         self.clear_faults();
         self.release(Released::Discard);
-        let cleared = if data { self.engine.clear().await } else { Ok(()) };
+        let mut cleared = Ok(());
+        if data {
+            let engine = Arc::clone(&self.engine);
+            let aborted = || ClearError::Refused(Refusal::Internal("request aborted".to_owned()));
+            let work = tokio::task::spawn_blocking(move || engine.clear());
+            cleared = work.await.unwrap_or_else(|_| Err(aborted()));
+        }
         self.reset_counters();
         cleared
     }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rusqlite::limits::Limit;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, StatementStatus, ToSql, TransactionState};
+use rusqlite::{Connection, StatementStatus, TransactionState};
 
 use super::clock::EngineClock;
 use super::failure::{Refusal, StatementError, from_engine};
 use super::proto::{Col, DescribeParam, DescribeResult, StmtResult, Value};
 use super::statement::{Kind, Statement};
+use super::values::{Args, bind, col_bytes, read, spend, value_bytes};
 use super::writer::Writer;
 use crate::outbox::time::Millis;
 
@@ -26,41 +26,6 @@ const ROW_BYTES_MAX: i32 = 5_000_000;
 pub(super) struct Query {
     pub(super) statement: Statement,
     pub(super) args: Args,
-}
-
-/// Arguments by position or by name.
-#[derive(Clone, Debug)]
-pub(super) enum Args {
-    Positional(Vec<Value>),
-    Named(Vec<(String, Value)>),
-}
-
-impl Args {
-    fn len(&self) -> usize {
-        match self {
-            Self::Positional(values) => values.len(),
-            Self::Named(values) => values.len(),
-        }
-    }
-
-    fn at(&self, position: usize) -> Option<&Value> {
-        match self {
-            Self::Positional(values) => position.checked_sub(1).and_then(|index| values.get(index)),
-            Self::Named(_) => None,
-        }
-    }
-
-    fn named(&self, name: &str) -> Option<&Value> {
-        match self {
-            Self::Positional(_) => None,
-            // The last one wins where a name is given twice.
-            Self::Named(values) => values
-                .iter()
-                .rev()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value),
-        }
-    }
 }
 
 /// What ends a program before its last step.
@@ -100,6 +65,11 @@ impl Run {
             rows: Vec::new(),
             end: Err(error),
         }
+    }
+
+    /// The first value of the first row.
+    pub(super) fn into_first_value(self) -> Option<Value> {
+        self.rows.into_iter().next()?.into_iter().next()
     }
 
     /// As `execute` and `batch` show it: a result or an error.
@@ -304,88 +274,4 @@ fn columns(statement: &rusqlite::Statement<'_>) -> Vec<Col> {
 fn status(statement: &rusqlite::Statement<'_>, which: StatementStatus) -> u64 {
     // The engine counts in 32 bits without a sign.
     u64::from(statement.get_status(which).cast_unsigned())
-}
-
-/// Binds every parameter, or says which one has no value.
-fn bind(statement: &mut rusqlite::Statement<'_>, args: &Args) -> Result<(), String> {
-    let count = statement.parameter_count();
-    if count < args.len() {
-        return Err(format!("too many parameters, expected {count} found {}", args.len()));
-    }
-    for index in 1..=count {
-        let name = statement.parameter_name(index).map(str::to_owned);
-        let value = match name.as_deref() {
-            Some(name) => match name.strip_prefix('?') {
-                Some(position) => position
-                    .parse()
-                    .map_err(|_| format!("invalid parameter {name}: expected a numerical position after `?`"))
-                    .map(|position| args.at(position))?,
-                None => {
-                    let bare = name.get(1..).unwrap_or_default();
-                    args.named(name).or_else(|| args.named(bare))
-                }
-            },
-            None => args.at(index),
-        };
-        match value {
-            Some(value) => statement
-                .raw_bind_parameter(index, value)
-                .map_err(|error| error.to_string())?,
-            // A plan can be explained without values.
-            None if statement.is_explain() > 0 => return Ok(()),
-            None => {
-                let name = name.unwrap_or_else(|| index.to_string());
-                return Err(format!("value for parameter {name} not found"));
-            }
-        }
-    }
-    Ok(())
-}
-
-impl ToSql for Value {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Integer { value } => ValueRef::Integer(*value),
-            Self::Float { value } => ValueRef::Real(*value),
-            Self::Text { value } => ValueRef::Text(value.as_bytes()),
-            Self::Blob { base64 } => ValueRef::Blob(base64),
-        }))
-    }
-}
-
-fn read(value: ValueRef<'_>) -> Result<Value, Stop> {
-    Ok(match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(value) => Value::Integer { value },
-        ValueRef::Real(value) => Value::Float { value },
-        ValueRef::Text(bytes) => Value::Text {
-            value: String::from_utf8(bytes.to_vec())
-                .map_err(|error| Stop::Refused(Refusal::Internal(error.to_string())))?,
-        },
-        ValueRef::Blob(bytes) => Value::Blob { base64: bytes.to_vec() },
-    })
-}
-
-/// Takes from what the response may still grow by.
-fn spend(budget: &mut u64, bytes: u64) -> Result<(), Stop> {
-    *budget = budget.checked_sub(bytes).ok_or(Stop::TooLarge)?;
-    Ok(())
-}
-
-/// About how many bytes of JSON a value becomes, by the real server's estimate (which counts a blob as it is).
-fn value_bytes(value: ValueRef<'_>) -> u64 {
-    let bytes = match value {
-        ValueRef::Null => r#"{"type":"null"}"#.len(),
-        ValueRef::Integer(value) => r#"{"type":"integer","value":""}"#.len() + value.to_string().len(),
-        ValueRef::Real(value) => r#"{"type":"float","value":}"#.len() + value.to_string().len(),
-        ValueRef::Text(text) => r#"{"type":"text","value":""}"#.len() + text.len(),
-        ValueRef::Blob(blob) => blob.len(),
-    };
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-fn col_bytes(col: &Col) -> u64 {
-    let decltype = col.decltype.as_deref().unwrap_or("null");
-    u64::try_from(r#"{"name":"","decltype":""}"#.len() + col.name.len() + decltype.len()).unwrap_or(u64::MAX)
 }
