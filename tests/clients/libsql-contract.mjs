@@ -1,24 +1,44 @@
-// The official client against a server: node tests/clients/libsql-contract.mjs http://127.0.0.1:8080 [token]
+// The official client against a server.
+//
+//   node tests/clients/libsql-contract.mjs http://127.0.0.1:8080 [TOKEN]     a server that runs already
+//   node tests/clients/libsql-contract.mjs target/debug/sealpost             the development database, just for this
 //
 // It asks for what an application asks for, through `@libsql/client`, so that the server is right in the eyes of a
-// program that was not written for it. Run as a script; every case has a table of its own, so that servers may be
-// shared. A case that fails makes the exit code 1.
+// program that was not written for it. Every case has a table of its own, so that servers may be shared. A case that
+// fails makes the exit code 1.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { spawn } from "node:child_process";
+import { after, test } from "node:test";
 
 import { createClient } from "@libsql/client";
 
-const url = process.argv[2] ?? process.env.SEALPOST_CONTRACT_URL;
-if (!url) {
-  console.error("usage: node libsql-contract.mjs URL [TOKEN]");
+const target = process.argv[2] ?? process.env.SEALPOST_CONTRACT_URL;
+if (!target) {
+  console.error("usage: node libsql-contract.mjs URL [TOKEN] | COMMAND");
   process.exit(64);
 }
+const url = /^https?:/.test(target) ? target : await start(target);
 const authToken = process.argv[3];
 const INTEGER_MAX = 2n ** 63n - 1n;
 const INTEGER_MIN = -(2n ** 63n);
 
 let tables = 0;
+
+/** Starts `COMMAND database` on a temporary file and a free port, until the cases are done; gives its address. */
+async function start(command) {
+  const child = spawn(command, ["database", "--listen", "127.0.0.1:0"], { stdio: ["ignore", "pipe", "inherit"] });
+  after(() => child.kill());
+  let told = "";
+  for await (const chunk of child.stdout) {
+    told += chunk;
+    const found = /listening on (http:\S+)/.exec(told);
+    if (found) {
+      return found[1];
+    }
+  }
+  throw new Error(`${command} ended before it listened`);
+}
 
 /** Runs a case with a client and the name of a fresh table. */
 function contract(name, columns, run) {
