@@ -79,7 +79,7 @@ export function countNode(output) {
 
 function shown(output) {
   // Passed tests are no news in a failure.
-  const lines = withoutProgress(output).split('\n').filter((line) => !X.test(line));
+  const lines = withoutProgress(output).split('\n').filter((line) => !/^(test .* \.\.\. ok|ok \d+ - .*)$/.test(line));
   return lines.join('\n').trim().slice(-SHOWN_CHARS);
 }
 

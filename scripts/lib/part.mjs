@@ -78,7 +78,8 @@ export class Part {
 
   /** One sentence about how the part ended, with its last line. */
   obituary() {
-    const lines = this.tail.split('\n').map((line) => line.trim()).filter(Boolean);
+    // A program that was killed had no time to say why.
+    const lines = this.how?.startsWith('ended') ? this.tail.split('\n').map((line) => line.trim()).filter(Boolean) : [];
     const last = lines.findLast((line) => /error/i.test(line)) ?? lines.at(-1);
     return `The ${this.name} ${this.how}${last ? `, saying: ${last.slice(0, 300)}` : ''} (log: ${this.logPath}).`;
   }

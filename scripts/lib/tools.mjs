@@ -31,7 +31,16 @@ export async function ensureCargoTool(crate, version, binary, about) {
     label: crate,
     about,
     // A toolchain or target folder chosen for the project must not decide how its tools are built.
-    env: { CARGO_TARGET_DIR: undefined, CARGO_BUILD_TARGET: undefined, RUSTFLAGS: undefined },
+    env: {
+      CARGO_TARGET_DIR: undefined,
+      CARGO_BUILD_TARGET: undefined,
+      RUSTFLAGS: undefined,
+      // They run for a second per build: compiling them fast matters more than making them fast.
+      CARGO_PROFILE_RELEASE_OPT_LEVEL: '1',
+      CARGO_PROFILE_RELEASE_LTO: 'off',
+      CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
+      CARGO_PROFILE_RELEASE_DEBUG: '0',
+    },
   };
   let result = await run(which('cargo'), [...args, '--locked'], options);
   if (result.code !== 0 && /failed to select a version/.test(result.stderr)) {

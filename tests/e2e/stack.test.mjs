@@ -18,8 +18,8 @@ test('the Worker answers', async () => {
 });
 
 test('the database and the provider answer at their control doors', async () => {
-  assert.deepEqual(await stack.sql('SELECT ?1 AS number, ?2 AS text, NULL AS nothing', [9007199254740993n, 'x']), [
-    { number: 9007199254740993n, text: 'x', nothing: null },
+  assert.deepEqual(await stack.sql('SELECT ?1 AS number, ?2 AS text, NULL AS missing', [9007199254740993n, 'x']), [
+    { number: 9007199254740993n, text: 'x', missing: null },
   ]);
   assert.ok((await stack.counters()).requests >= 1);
   assert.deepEqual(await stack.accepted(), []);
