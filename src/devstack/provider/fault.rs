@@ -303,6 +303,23 @@ impl Faults {
 
     /// The fault of this request: the first rule that fits, has skipped enough and is not used up.
     pub fn take(&mut self, key: Option<&str>, to: &[String]) -> Option<Fault> {
+        self.choose(key, to).map(|rule| {
+            rule.hits = rule.hits.saturating_add(1);
+            rule.fault.clone()
+        })
+    }
+
+    /// Takes the fault back of a request on which it had no effect, because the provider's own rules refused it: the
+    /// next request that fits gets it.
+    pub fn give_back(&mut self, fault: &Fault) {
+        let given = self.rules.iter_mut().find(|rule| rule.hits > 0 && rule.fault == *fault);
+        if let Some(rule) = given {
+            rule.hits = rule.hits.saturating_sub(1);
+        }
+    }
+
+    /// Counts the request as skipped where it is, and finds the rule that it falls to.
+    fn choose(&mut self, key: Option<&str>, to: &[String]) -> Option<&mut Rule> {
         for rule in &mut self.rules {
             if rule.is_used_up() || !rule.fault.fits(key, to) {
                 continue;
@@ -311,8 +328,7 @@ impl Faults {
                 rule.skipped = rule.skipped.saturating_add(1);
                 continue;
             }
-            rule.hits = rule.hits.saturating_add(1);
-            return Some(rule.fault.clone());
+            return Some(rule);
         }
         None
     }
