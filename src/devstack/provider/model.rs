@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::access::{Purpose, admit};
 use super::answer::{ErrorName, Refusal, Reply};
+pub use super::call::{Arrival, Call, Next, Outcome, Settings, Ticket};
 use super::effect::{self, Wire};
 use super::fault::{Fault, FaultKind, Faults};
 use super::keys::{BodyHash, KEY_CHARS_MAX, KEYS_MAX, Keys, Known};
@@ -18,73 +19,6 @@ use super::ledger::{Fate, Ledger, Seen, Sent};
 use super::mail::{self, Mail};
 use super::rate::{Pass, Rate};
 use crate::outbox::time::Millis;
-
-/// What can be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Requests a second; 0 for no limit. Resend's default is 5.
-    pub per_second: u32,
-    /// Whether `@example.com` and `@test.com` may receive; Resend refuses them.
-    pub example_domains_allowed: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            per_second: 5,
-            example_domains_allowed: true,
-        }
-    }
-}
-
-/// The parts of a request that the rules look at.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
-    /// The `Authorization` header.
-    pub authorization: Option<&'a str>,
-    /// The `User-Agent` header.
-    pub user_agent: Option<&'a str>,
-    /// The `Idempotency-Key` header.
-    pub idempotency_key: Option<&'a str>,
-    /// The body, byte for byte.
-    pub body: &'a [u8],
-}
-
-/// A send that runs. Numbers are never used twice, so one from before a reset finds nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
-
-/// An answer and what the wire does with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The answer.
-    pub reply: Reply,
-    /// Whether and how it arrives.
-    pub wire: Wire,
-}
-
-/// What a request that came in leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// How long a rule makes it wait first, in milliseconds.
-    pub wait_ms: u64,
-    /// What comes then.
-    pub next: Next,
-}
-
-/// What comes after the wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// The answer stands; nothing goes out.
-    Answered(Outcome),
-    /// The send runs and its key is locked: call [`Model::finish`], after a release where it is held.
-    Running {
-        /// For [`Model::finish`].
-        ticket: Ticket,
-        /// Whether it waits for a release first.
-        held: bool,
-    },
-}
 
 /// A send between its two steps.
 #[derive(Debug)]
