@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -40,7 +39,6 @@ pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
         .nest("/_", control::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared);
     axum::serve(CutListener(listener), app.into_make_service_with_connect_info::<Cut>()).await
 }
@@ -77,26 +75,17 @@ impl Asking {
     }
 }
 
-async fn send(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(cut): ConnectInfo<Cut>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let asking = Asking::of(&headers);
-    let body = match body {
-        Ok(body) => body,
-        Err(_) => {
-            let refusal = Refusal::new(
-                413,
-                ErrorName::PayloadTooLarge,
-                "The request body is too large or was cut off.",
-            );
-            let reply = shared
+async fn send(State(shared): State<Arc<Shared>>, ConnectInfo(cut): ConnectInfo<Cut>, request: Request) -> Response {
+    let asking = Asking::of(request.headers());
+    let Some(body) = whole_body(request).await else {
+        let text = "The request body is too large or was cut off.";
+        let refusal = Refusal::new(413, ErrorName::PayloadTooLarge, text);
+        let call = asking.call(b"");
+        return whole(
+            shared
                 .model()
-                .turn_away(shared.now(), &asking.call(b""), "POST", "/emails", &refusal);
-            return whole(reply);
-        }
+                .turn_away(shared.now(), &call, "POST", "/emails", &refusal),
+        );
     };
     // A task of its own: the provider goes on when the client hangs up.
     let task = tokio::spawn(work(Arc::clone(&shared), asking, body));
@@ -104,6 +93,21 @@ async fn send(
         Ok(outcome) => deliver(&shared, &cut, outcome).await,
         Err(_) => closed(&cut),
     }
+}
+
+/// The body, unless it is too large or breaks off. One that says beforehand that it is too large is not read.
+async fn whole_body(request: Request) -> Option<Bytes> {
+    let declared = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    if declared
+        .and_then(|value| value.parse::<usize>().ok())
+        .is_some_and(|bytes| bytes > BODY_BYTES_MAX)
+    {
+        return None;
+    }
+    axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await.ok()
 }
 
 /// One send from arrival to answer.

@@ -3,9 +3,10 @@
 //! Two halves. The rules are pure: no IO, no clock, no randomness of their own, so a simulation runs the very code
 //! that the server runs.
 //!
-//! - [`model`]: a send in two steps, arrival and acceptance; [`access`], [`rate`], [`keys`] and [`mail`] are its rules,
-//!   [`ledger`] its memory, [`read`] the reading back.
-//! - [`fault`]: the rules by which a test makes it fail; [`effect`]: what each kind does to an answer.
+//! - [`model`]: a send in two steps, arrival and acceptance; [`call`] is what goes in and comes out; [`access`],
+//!   [`rate`], [`keys`] and [`mail`] are its rules, [`ledger`] its memory, [`read`] the reading back.
+//! - [`fault`]: the rules by which a test makes it fail; [`kind`]: the ways to fail; [`effect`]: what each does to an
+//!   answer.
 //! - [`webhook`]: delivery news and their signature.
 //! - [`answer`]: answers and error bodies.
 //!
@@ -14,11 +15,14 @@
 
 pub mod access;
 pub mod answer;
+pub mod call;
 mod control;
+mod deliver;
 pub mod effect;
 pub mod fault;
 mod http;
 pub mod keys;
+pub mod kind;
 pub mod ledger;
 pub mod mail;
 pub mod model;

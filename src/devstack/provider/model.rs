@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::access::{Purpose, admit};
 use super::answer::{ErrorName, Refusal, Reply};
+pub use super::call::{Arrival, Call, Next, Outcome, Settings, Ticket};
 use super::effect::{self, Wire};
 use super::fault::{Fault, FaultKind, Faults};
 use super::keys::{BodyHash, KEY_CHARS_MAX, KEYS_MAX, Keys, Known};
@@ -18,73 +19,6 @@ use super::ledger::{Fate, Ledger, Seen, Sent};
 use super::mail::{self, Mail};
 use super::rate::{Pass, Rate};
 use crate::outbox::time::Millis;
-
-/// What can be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Requests a second; 0 for no limit. Resend's default is 5.
-    pub per_second: u32,
-    /// Whether `@example.com` and `@test.com` may receive; Resend refuses them.
-    pub example_domains_allowed: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            per_second: 5,
-            example_domains_allowed: true,
-        }
-    }
-}
-
-/// The parts of a request that the rules look at.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
-    /// The `Authorization` header.
-    pub authorization: Option<&'a str>,
-    /// The `User-Agent` header.
-    pub user_agent: Option<&'a str>,
-    /// The `Idempotency-Key` header.
-    pub idempotency_key: Option<&'a str>,
-    /// The body, byte for byte.
-    pub body: &'a [u8],
-}
-
-/// A send that runs. Numbers are never used twice, so one from before a reset finds nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
-
-/// An answer and what the wire does with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The answer.
-    pub reply: Reply,
-    /// Whether and how it arrives.
-    pub wire: Wire,
-}
-
-/// What a request that came in leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// How long a rule makes it wait first, in milliseconds.
-    pub wait_ms: u64,
-    /// What comes then.
-    pub next: Next,
-}
-
-/// What comes after the wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// The answer stands; nothing goes out.
-    Answered(Outcome),
-    /// The send runs and its key is locked: call [`Model::finish`], after a release where it is held.
-    Running {
-        /// For [`Model::finish`].
-        ticket: Ticket,
-        /// Whether it waits for a release first.
-        held: bool,
-    },
-}
 
 /// A send between its two steps.
 #[derive(Debug)]
@@ -172,42 +106,33 @@ impl Model {
         let to = mail::recipients(parsed.as_ref());
         let body = hash(call.body);
         let fault = self.faults.take(call.idempotency_key, &to);
-        let n = self.ledger.open(Seen {
-            n: 0,
-            at: now,
-            method: "POST".to_owned(),
-            path: "/emails".to_owned(),
-            idempotency_key: call.idempotency_key.map(str::to_owned),
-            body_sha256: Some(body.clone()),
-            status: None,
-            to: to.clone(),
-            outcome: Fate::Running,
-            fault: fault.as_ref().map(|fault| fault.kind),
-            id: None,
-        });
-        let wait_ms = fault.as_ref().map_or(0, |fault| fault.ms);
         if let Some(fault) = fault.as_ref().filter(|fault| !fault.lets_through()) {
             let (reply, wire) = effect::answer(fault, None, &to, self.settings.per_second);
+            let n = self.write_down(now, call, &body, to, Some(fault.kind));
             self.ledger.close(n, Fate::Faulted, status_seen(&reply, wire), None);
             return Arrival {
-                wait_ms,
+                wait_ms: fault.ms,
                 next: Next::Answered(Outcome { reply, wire }),
             };
         }
         let (pass, judged) = self.judge(now, call, parsed.as_ref(), &body);
         match judged {
             Err(reply) => {
+                // A fault that lets mail through has nothing to do where none goes through: it waits for the next one.
+                if let Some(fault) = &fault {
+                    self.faults.give_back(fault);
+                }
+                let n = self.write_down(now, call, &body, to, None);
                 self.ledger.close(n, Fate::Refused, Some(reply.status), None);
+                let wire = Wire::Whole;
                 Arrival {
-                    wait_ms,
-                    next: Next::Answered(Outcome {
-                        reply,
-                        wire: Wire::Whole,
-                    }),
+                    wait_ms: 0,
+                    next: Next::Answered(Outcome { reply, wire }),
                 }
             }
             Ok(work) => {
-                let held = fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::Hold);
+                let kind = fault.as_ref().map(|fault| fault.kind);
+                let n = self.write_down(now, call, &body, to, kind);
                 let key = call.idempotency_key.map(str::to_owned);
                 // A replay leaves its key as it is: nothing can change any more.
                 if let (Some(key), Work::Accept(_)) = (&key, &work) {
@@ -215,23 +140,47 @@ impl Model {
                 }
                 self.tickets = self.tickets.saturating_add(1);
                 let ticket = Ticket(self.tickets);
-                self.running.insert(
-                    ticket,
-                    Running {
-                        n,
-                        key,
-                        body,
-                        fault,
-                        pass,
-                        work,
-                    },
-                );
+                let wait_ms = fault.as_ref().map_or(0, |fault| fault.ms);
+                let run = Running {
+                    n,
+                    key,
+                    body,
+                    fault,
+                    pass,
+                    work,
+                };
+                self.running.insert(ticket, run);
+                let held = kind == Some(FaultKind::Hold);
                 Arrival {
                     wait_ms,
                     next: Next::Running { ticket, held },
                 }
             }
         }
+    }
+
+    /// Opens the line of a send in the ledger.
+    fn write_down(
+        &mut self,
+        now: Millis,
+        call: &Call<'_>,
+        body: &str,
+        to: Vec<String>,
+        fault: Option<FaultKind>,
+    ) -> u64 {
+        self.ledger.open(Seen {
+            n: 0,
+            at: now,
+            method: "POST".to_owned(),
+            path: "/emails".to_owned(),
+            idempotency_key: call.idempotency_key.map(str::to_owned),
+            body_sha256: Some(body.to_owned()),
+            status: None,
+            to,
+            outcome: Fate::Running,
+            fault,
+            id: None,
+        })
     }
 
     /// Second step of a send: the mail goes out under `id`, unless this was a replay. An outcome that arrives

@@ -335,3 +335,18 @@ fn the_wait_of_a_rule_comes_before_its_answer() {
     assert_eq!(refused.wait_ms, 9);
     assert!(matches!(refused.next, Next::Answered(_)));
 }
+
+#[test]
+fn a_fault_that_spoils_answers_waits_for_a_mail_that_gets_through() {
+    let mut model = Model::new(Settings {
+        per_second: 1,
+        ..Settings::default()
+    });
+    send(&mut model, "a", BODY, "id-1");
+    order(&mut model, FaultKind::AcceptThenDrop);
+    assert_eq!(send(&mut model, "b", BODY, "id-2").reply.status, 429);
+    assert_eq!(model.faults().rules()[0].hits, 0);
+    assert_eq!(model.ledger().requests()[1].fault, None);
+    assert_eq!(send_at(&mut model, 1_000, "b", BODY, "id-2").wire, Wire::Cut);
+    assert_eq!(model.faults().rules()[0].hits, 1);
+}
