@@ -197,7 +197,7 @@ const DRIVE_AGAIN: &str = "UPDATE outbox SET
 const PUT_ASIDE_PAGE: &str = concat!(
     "UPDATE outbox SET
        status = CASE WHEN status = 'processing' THEN status ELSE 'retry' END,
-       cause = CASE WHEN status = 'processing' THEN cause ELSE aside.cause END,
+       cause = CASE WHEN outbox.status = 'processing' THEN outbox.cause ELSE aside.cause END,
        next_attempt_at = CASE WHEN status = 'processing' THEN NULL ELSE aside.until END,
        relay_at = aside.until, updated_at = ?2
      FROM (SELECT o.id AS id,

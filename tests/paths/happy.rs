@@ -35,3 +35,17 @@ async fn round_trips_do_not_grow_with_the_batch() {
         assert_eq!(world.mailer.accepted(), count);
     }
 }
+
+#[tokio::test]
+async fn the_relay_carries_what_the_queue_refused() {
+    let world = TestWorld::new().await;
+    world.broker.refuse(true);
+    let ids = world.notices(3).await;
+    assert_eq!(world.count("pending").await, 3);
+    world.broker.refuse(false);
+    world.clock.advance(std::time::Duration::from_secs(31));
+    let tick = world.tick().await;
+    assert_eq!((tick.published, tick.stopped_by), (3, None), "{}", world.notes.text());
+    world.deliver().await;
+    assert_eq!(world.status(&ids[2]).await, "sent");
+}

@@ -25,10 +25,18 @@ enum Verb {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().verb {
+async fn main() -> std::process::ExitCode {
+    let done = match Arguments::parse().verb {
         Verb::Database(options) => database::run(options).await,
         Verb::Migrate(options) => migrate::run(options).await,
         Verb::Provider(options) => provider::run(options).await,
+    };
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            // One sentence for a person; a backtrace of ours would not tell them more.
+            eprintln!("sealpost: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
     }
 }
