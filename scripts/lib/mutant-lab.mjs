@@ -105,7 +105,7 @@ export class Lab {
     if (this.binaries.has(runner)) return this.binaries.get(runner);
     const target = runner === 'lib' ? ['--lib'] : ['--test', runner];
     const args = ['test', '--locked', '--features', 'cli', ...target, '--no-run', '--message-format=json-render-diagnostics'];
-    const { code, stdout, stderr } = await run('cargo', args, { cwd: this.tree, env: this.env, label: `cargo test --no-run ${target.join(' ')}`, outputCharsMax: MESSAGES_CHARS_MAX });
+    const { code, stdout, stderr } = await run('cargo', args, { cwd: this.tree, env: this.env, outputCharsMax: MESSAGES_CHARS_MAX });
     const executables = stdout.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line)).filter((message) => message.profile?.test && message.executable);
     const built = { binary: code === 0 ? executables.at(-1)?.executable : undefined, output: stderr };
     this.binaries.set(runner, built);
@@ -138,4 +138,5 @@ function isAlive(pid) {
 /** Says where the copy is, once. */
 export function sayLab(lab) {
   sayPart('mutants', `the copy is ${lab.tree}; its builds stay in ${lab.home} for the next run`);
+  sayPart('mutants', 'running every test once without a mutation (the first run of a clone compiles for about 4 min)');
 }
