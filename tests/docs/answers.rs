@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use sealpost::outbox::intent::{FamilyShape, parse_intents};
+use sealpost::outbox::letter::Body;
+
 use crate::text::{between, files, is_code, read, source, table, ticked};
 
 fn first_cells(document: &str, heading: &str) -> BTreeSet<String> {
@@ -108,4 +111,40 @@ fn names(template: &str) -> BTreeSet<String> {
         .filter(|name| !matches!(*name, "anything" | "not"))
         .map(str::to_owned)
         .collect()
+}
+
+/// The families as the parser asks for them.
+fn shapes() -> Vec<FamilyShape> {
+    let families = sealpost::outbox::family::families().iter();
+    families
+        .map(|family| FamilyShape {
+            name: family.name.to_owned(),
+            prefix: family.prefix.to_owned(),
+            key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
+            has_template: family.template.is_some(),
+        })
+        .collect()
+}
+
+#[test]
+fn every_request_that_the_readme_shows_is_taken_and_its_data_fill_the_template() {
+    let readme = read("README.md");
+    let blocks = between(&readme, "```json\n", "```");
+    let requests = blocks.into_iter().filter(|block| block.contains("\"family\""));
+    let requests: Vec<&str> = requests.chain(between(&readme, "  -d '", "'")).collect();
+    assert_eq!(requests.len(), 3);
+    for request in requests {
+        let intents =
+            parse_intents(request.as_bytes(), &shapes()).unwrap_or_else(|problem| panic!("{problem:?}: {request}"));
+        for intent in intents {
+            if let Body::Data(data) = &intent.letter.body {
+                let template = sealpost::outbox::family::find(&intent.family)
+                    .unwrap()
+                    .template
+                    .unwrap();
+                let rendered = sealpost::provider::template::render(template, &serde_json::Value::Object(data.clone()));
+                assert!(rendered.is_ok(), "{request}: {:?}", rendered.err());
+            }
+        }
+    }
 }
