@@ -156,35 +156,43 @@ const HEALTH: &str = "SELECT
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
     (SELECT count(*) FROM (SELECT 1 FROM parking LIMIT 1000)) AS parked";
 
-/// "The relay ran." One row, overwritten.
+/// What a tick leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub struct TickRecord {
+    /// Rows handed to the queue.
+    pub published: usize,
+    /// Rows that were moved otherwise.
+    pub moved: usize,
+    /// What the queue refused with; a code of ours.
+    pub broker_error: Option<&'static str>,
+    /// Rows that were settled at or before this time lose their letters, attempts and events.
+    pub prune_settled_until: Millis,
+}
+
+/// "The relay ran." One row, overwritten; and the next settled rows are pruned. Returns how many rows are still due.
 ///
-/// Repeatable: it writes the same row.
+/// Repeatable: it writes the same row, and prunes the next rows.
 ///
 /// # Errors
 /// [`DatabaseError`]; the next tick writes it again.
-pub async fn record_tick(
-    database: &impl Database,
-    now: Millis,
-    published: usize,
-    moved: usize,
-    broker_error: Option<&'static str>,
-) -> Result<i64, DatabaseError> {
+pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecord) -> Result<i64, DatabaseError> {
     #[derive(Deserialize)]
     struct Remaining {
         remaining: i64,
     }
     let count = |number: usize| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let results = database
-        .run(Transaction::repeatable_write(vec![Statement::new(
-            TICK,
-            vec![
-                Value::Integer(now.get()),
-                count(published),
-                count(moved),
-                broker_error.map_or(Value::Null, |code| Value::Text(code.to_owned())),
-            ],
-        )]))
-        .await?;
+    let mut statements = vec![Statement::new(
+        TICK,
+        vec![
+            Value::Integer(now.get()),
+            count(tick.published),
+            count(tick.moved),
+            tick.broker_error
+                .map_or(Value::Null, |code| Value::Text(code.to_owned())),
+        ],
+    )];
+    statements.extend(super::prune::statements(now, tick.prune_settled_until));
+    let results = database.run(Transaction::repeatable_write(statements)).await?;
     rows_at::<Remaining>(&results, 0)?
         .into_iter()
         .next()
