@@ -115,3 +115,6 @@ fn is_loopback(address: &str) -> bool {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
         })
 }
+
+#[cfg(test)]
+mod tests;
