@@ -56,6 +56,8 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
     let mut broker_error: Option<BrokerError> = None;
     let budget = config.timing.subrequest_budget.saturating_sub(2) / PAGE_SUBREQUESTS;
     let pages = PAGES_MAX.min(usize::try_from(budget).unwrap_or(PAGES_MAX)).max(1);
+    // Unless a page finds nothing, more may be due than a tick carries.
+    tick.stopped_by = Some("pages_used_up");
     for _ in 0..pages {
         let now = clock.now();
         if now.since(began) >= TICK_TIME_MAX {
@@ -71,6 +73,7 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
         };
         tick.moved = tick.moved.saturating_add(page.moved);
         if page.reserved.is_empty() && page.moved == 0 {
+            tick.stopped_by = None;
             break;
         }
         let published = publish_page(world, broker, config, &page.reserved).await;
