@@ -3,4 +3,5 @@
 #![cfg(not(target_arch = "wasm32"))]
 
 mod happy;
+mod review;
 mod support;
