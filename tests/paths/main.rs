@@ -4,4 +4,5 @@
 
 mod happy;
 mod prune;
+mod review;
 mod support;
