@@ -21,6 +21,10 @@ pub struct ModelMailer {
     pub timeout: Cell<Duration>,
     /// The message id of the next mail, instead of a fresh one: a provider that errs.
     pub next_id: RefCell<Option<String>>,
+    /// The next call waits on its way back, until it is let go.
+    pub hold_next: Cell<bool>,
+    /// Lets the held call go.
+    pub let_go: Cell<bool>,
     running: Cell<usize>,
     /// The most calls that ran side by side.
     pub most_at_once: Cell<usize>,
@@ -40,6 +44,8 @@ impl ModelMailer {
             latency: Cell::new(Duration::from_millis(20)),
             timeout: Cell::new(Duration::from_secs(10)),
             next_id: RefCell::default(),
+            hold_next: Cell::new(false),
+            let_go: Cell::new(false),
             running: Cell::new(0),
             most_at_once: Cell::new(0),
             on_call: RefCell::default(),
@@ -117,6 +123,7 @@ impl ModelMailer {
         };
         // The request is on its way; who dies here never reaches the provider.
         tokio::task::yield_now().await;
+        let held = self.hold_next.take();
         let arrival = self.model.borrow_mut().arrive(self.clock.now(), &call);
         let work = match arrival.next {
             Next::Answered(outcome) => Ok(outcome),
@@ -138,6 +145,11 @@ impl ModelMailer {
         };
         // The answer is on its way; who dies here never reads it.
         tokio::task::yield_now().await;
+        if held {
+            while !self.let_go.get() {
+                tokio::task::yield_now().await;
+            }
+        }
         self.answer(outcome.reply, outcome.wire).await
     }
 }
