@@ -31,6 +31,9 @@ const HALVINGS_MAX: u32 = 7;
 /// Settles that one batch may spend on halving; the rest is left to the lease.
 const SETTLES_MAX: u32 = 16;
 
+/// Requests of an invocation before its first settle, calls apart: parking, claim, open, and one to spare.
+const SUBREQUESTS_BEFORE_SETTLE: u32 = 4;
+
 /// One delivered message.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -121,7 +124,11 @@ impl<W: World> Run<'_, W> {
         let suspects = self.read_states(ids, &claimed, &mut fates);
         self.send(claimed.rows, &claim, &mut fates).await;
 
-        let left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
+        let mut left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
+        if calls == 0 {
+            // What the healthy rows did not use is enough for one, on the smallest plan too.
+            left = left.max(1);
+        }
         for id in suspects.iter().take(left.min(SUSPECTS_MAX)) {
             if let Some((claimed, claim)) = self.claim(&[id], 1, true).await {
                 self.read_states(&[id], &claimed, &mut fates);
@@ -148,6 +155,10 @@ impl<W: World> Run<'_, W> {
                 expires_at: claim_of.ends,
                 skew_ms: i64::try_from(timing.skew.as_millis()).unwrap_or(i64::MAX),
                 rows_max: rows_max.min(BATCH_MAX),
+                rows_max_beside_suspects: timing
+                    .calls_per_invocation()
+                    .saturating_sub(SUSPECT_SUBREQUESTS)
+                    .clamp(1, rows_max.clamp(1, BATCH_MAX)),
                 bytes_max: CLAIM_BYTES_MAX,
                 suspects,
                 lone_deaths_max: timing.lone_deaths_max,
@@ -186,7 +197,9 @@ impl<W: World> Run<'_, W> {
             };
             fates.insert(state.id.clone(), fate);
             let ended = state.claim_expires_at.is_some_and(|end| Millis::new(end) <= now);
-            let waits = state.suspect == 1 && state.status == Status::Retry && Millis::new(state.due_at) <= now;
+            // Published again since it was put aside, it may stand in any of the waiting states.
+            let unclaimed = matches!(state.status, Status::Pending | Status::Enqueued | Status::Retry);
+            let waits = state.suspect == 1 && unclaimed && Millis::new(state.due_at) <= now;
             if !mine.contains(state.id.as_str()) && ((state.status == Status::Processing && ended) || waits) {
                 suspects.push(state.id.clone());
             }
@@ -325,10 +338,12 @@ impl<W: World> Run<'_, W> {
         }
     }
 
-    /// Step 4. A list that cannot be written is halved until the row is cornered that spoils it; what still cannot be
-    /// written is left to the lease: the attempt stays open, and the same bytes are sent again under the same key.
+    /// Step 4. A list that the database refuses is halved until the row is cornered that spoils it. What still cannot
+    /// be written, and all of it where the database is not there, is left to the lease: the attempt stays open, and
+    /// the same bytes are sent again under the same key.
     async fn settle_halving(&self, claim: &Claim, called: Called, fates: &mut BTreeMap<String, Fate>) {
         let mut settles = 0u32;
+        let settles_max = self.settles_max(called.settlements.len());
         let mut stack = vec![(called.settlements, called.pause, 0u32)];
         while let Some((list, pause, halvings)) = stack.pop() {
             settles = settles.saturating_add(1);
@@ -337,7 +352,8 @@ impl<W: World> Run<'_, W> {
                 Err(error) => {
                     self.note_database("settle_failed", &error);
                     let mut list = list;
-                    if list.len() > 1 && halvings < HALVINGS_MAX && settles < SETTLES_MAX {
+                    let helps = may_be_one_row(&error) && settles < settles_max;
+                    if helps && list.len() > 1 && halvings < HALVINGS_MAX {
                         let rest = list.split_off(list.len().div_ceil(2));
                         stack.push((rest, None, halvings.saturating_add(1)));
                         stack.push((list, pause, halvings.saturating_add(1)));
@@ -345,6 +361,13 @@ impl<W: World> Run<'_, W> {
                 }
             }
         }
+    }
+
+    /// Halving takes what the calls have left of the invocation's requests.
+    fn settles_max(&self, calls: usize) -> u32 {
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let left = self.config.timing.subrequest_budget.saturating_sub(calls);
+        left.saturating_sub(SUBREQUESTS_BEFORE_SETTLE).min(SETTLES_MAX)
     }
 
     async fn settle(
@@ -396,6 +419,18 @@ impl<W: World> Run<'_, W> {
         self.world
             .log()
             .note(Level::Warn, code, &[("error", Field::Code(error.code()))]);
+    }
+}
+
+/// Whether the failure of a whole list may come from one of its rows.
+fn may_be_one_row(error: &DatabaseError) -> bool {
+    match error {
+        DatabaseError::Constraint { .. } | DatabaseError::Failed { .. } => true,
+        DatabaseError::Busy
+        | DatabaseError::Refused { .. }
+        | DatabaseError::SchemaMismatch
+        | DatabaseError::Ambiguous
+        | DatabaseError::Shape => false,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod intake;
 pub mod migrations;
 pub mod open;
 pub mod parking;
+mod prune;
 pub mod publish;
 pub mod settle;
 mod shared_sql;
