@@ -80,10 +80,7 @@ fn every_document_can_be_reached_from_the_readme() {
     let readme = read("README.md");
     let linked = targets(&readme);
     for name in files("docs", "md") {
-        assert!(
-            linked.iter().any(|target| *target == name),
-            "README.md does not link to {name}"
-        );
+        assert!(linked.contains(&name), "README.md does not link to {name}");
     }
 }
 
