@@ -14,17 +14,28 @@ fn codes() -> BTreeSet<String> {
         .filter(|path| !path.starts_with("src/devstack"))
     {
         let text = source(path);
-        for call in text.split(".note(").skip(1) {
-            let code = call.split(',').nth(1).unwrap_or_default().trim();
+        for (at, _) in text.match_indices(".note(") {
+            let code = text[at..].split(',').nth(1).unwrap_or_default().trim();
             if let Some(code) = code.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
                 found.insert(code.to_owned());
-            } else {
-                // The one helper that takes the code from its caller.
-                assert!(
-                    text.contains("fn note_database(&self, code:"),
-                    "{path}: a note whose code cannot be read"
-                );
+                continue;
             }
+            // The codes that the function chose from, unless its caller gave it.
+            let function = text[..at].rsplit("fn ").next().unwrap_or_default();
+            let chosen = function
+                .rsplit(&format!("let {code} ="))
+                .next()
+                .filter(|rest| rest.len() < function.len());
+            let chosen: BTreeSet<&str> = chosen
+                .into_iter()
+                .flat_map(|rest| between(rest.split(';').next().unwrap_or_default(), "\"", "\""))
+                .filter(|word| is_code(word))
+                .collect();
+            assert!(
+                !chosen.is_empty() || function.starts_with("note_database(&self, code:"),
+                "{path}: a note whose code cannot be read"
+            );
+            found.extend(chosen.into_iter().map(str::to_owned));
         }
         found.extend(between(&text, "note_database(\"", "\"").into_iter().map(str::to_owned));
     }
