@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealpost::consume::Decision;
-use sealpost::devstack::provider::fault::FaultKind;
+use sealpost::devstack::provider::fault::{Fault, FaultKind, RetryAfter};
 
 use crate::support::{TestWorld, config_with, notice_with_key};
 
@@ -157,4 +157,43 @@ async fn a_full_request_of_letters_that_double_in_json_is_recorded_and_sent() {
         world.clock.advance(60 * SECOND);
     }
     assert_eq!(world.count("sent").await, 40, "{}", world.notes.text());
+}
+
+#[tokio::test]
+async fn a_long_wait_named_to_a_row_in_doubt_does_not_use_up_its_window() {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let fault = Fault {
+        retry_after: Some(RetryAfter::Seconds(86_400)),
+        ..Fault::once(FaultKind::ServiceUnavailable)
+    };
+    world
+        .mailer
+        .model
+        .borrow_mut()
+        .faults()
+        .add(vec![fault])
+        .expect("a rule fits");
+    world.deliver().await;
+    assert_eq!(world.status(&id).await, "retry");
+    world.run_for(7_200 * SECOND, 60 * SECOND).await;
+    assert_eq!(world.status(&id).await, "sent", "{:?}", world.state(&id).await);
+}
+
+#[tokio::test]
+async fn one_mail_with_a_sender_of_its_own_that_is_not_verified_stops_nobody_else() {
+    let world = TestWorld::new().await;
+    let mut own = notice_with_key("own");
+    own["content"]["from"] = "Stranger <mail@stranger.example>".into();
+    let bad = world.intake(&[own]).await.expect("recorded").receipts.remove(0).id;
+    world.mailer.fault(FaultKind::UnverifiedDomain, 1);
+    world.deliver().await;
+    let good = world.notices(1).await.remove(0);
+    world.deliver().await;
+    assert_eq!(world.status(&good).await, "sent", "{:?}", world.state(&good).await);
+    assert_eq!(
+        world.state(&bad).await,
+        ("failed".to_owned(), "domain_not_verified".to_owned())
+    );
+    assert!(world.sql("SELECT 1 FROM pauses", vec![]).await.is_empty());
 }
