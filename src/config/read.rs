@@ -80,7 +80,12 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
         .map_or_else(|| text.clone(), |rest| format!("https://{rest}"));
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
-        Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ', '@']) => {
+        // Tokens and letters go there: without encryption no further than this machine.
+        Some(host)
+            if !host.is_empty()
+                && !host.contains(['?', '#', ' ', '@'])
+                && (text.starts_with("https://") || is_loopback(&text)) =>
+        {
             Ok(text.trim_end_matches('/').to_owned())
         }
         Some(_) | None => Err(SettingError::invalid(
@@ -88,6 +93,17 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
             "must be an https:// (locally http://) address",
         )),
     }
+}
+
+/// Whether a plain address stays on this machine.
+pub(super) fn is_loopback(address: &str) -> bool {
+    ["http://127.0.0.1", "http://localhost", "http://[::1]"]
+        .iter()
+        .any(|prefix| {
+            address
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        })
 }
 
 /// A mailbox, in the form in which it is sent.

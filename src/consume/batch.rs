@@ -31,6 +31,9 @@ const HALVINGS_MAX: u32 = 7;
 /// Settles that one batch may spend on halving; the rest is left to the lease.
 const SETTLES_MAX: u32 = 16;
 
+/// Requests of an invocation before its first settle, calls apart: parking, claim, open, and one to spare.
+const SUBREQUESTS_BEFORE_SETTLE: u32 = 4;
+
 /// One delivered message.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -335,10 +338,12 @@ impl<W: World> Run<'_, W> {
         }
     }
 
-    /// Step 4. A list that cannot be written is halved until the row is cornered that spoils it; what still cannot be
-    /// written is left to the lease: the attempt stays open, and the same bytes are sent again under the same key.
+    /// Step 4. A list that the database refuses is halved until the row is cornered that spoils it. What still cannot
+    /// be written, and all of it where the database is not there, is left to the lease: the attempt stays open, and
+    /// the same bytes are sent again under the same key.
     async fn settle_halving(&self, claim: &Claim, called: Called, fates: &mut BTreeMap<String, Fate>) {
         let mut settles = 0u32;
+        let settles_max = self.settles_max(called.settlements.len());
         let mut stack = vec![(called.settlements, called.pause, 0u32)];
         while let Some((list, pause, halvings)) = stack.pop() {
             settles = settles.saturating_add(1);
@@ -347,7 +352,8 @@ impl<W: World> Run<'_, W> {
                 Err(error) => {
                     self.note_database("settle_failed", &error);
                     let mut list = list;
-                    if list.len() > 1 && halvings < HALVINGS_MAX && settles < SETTLES_MAX {
+                    let helps = may_be_one_row(&error) && settles < settles_max;
+                    if helps && list.len() > 1 && halvings < HALVINGS_MAX {
                         let rest = list.split_off(list.len().div_ceil(2));
                         stack.push((rest, None, halvings.saturating_add(1)));
                         stack.push((list, pause, halvings.saturating_add(1)));
@@ -355,6 +361,13 @@ impl<W: World> Run<'_, W> {
                 }
             }
         }
+    }
+
+    /// Halving takes what the calls have left of the invocation's requests.
+    fn settles_max(&self, calls: usize) -> u32 {
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let left = self.config.timing.subrequest_budget.saturating_sub(calls);
+        left.saturating_sub(SUBREQUESTS_BEFORE_SETTLE).min(SETTLES_MAX)
     }
 
     async fn settle(
@@ -406,6 +419,18 @@ impl<W: World> Run<'_, W> {
         self.world
             .log()
             .note(Level::Warn, code, &[("error", Field::Code(error.code()))]);
+    }
+}
+
+/// Whether the failure of a whole list may come from one of its rows.
+fn may_be_one_row(error: &DatabaseError) -> bool {
+    match error {
+        DatabaseError::Constraint { .. } | DatabaseError::Failed { .. } => true,
+        DatabaseError::Busy
+        | DatabaseError::Refused { .. }
+        | DatabaseError::SchemaMismatch
+        | DatabaseError::Ambiguous
+        | DatabaseError::Shape => false,
     }
 }
 

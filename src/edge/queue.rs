@@ -15,8 +15,10 @@ use crate::dead_letter::consume_dead_letters;
 use crate::outbox::envelope::NOT_TEXT_MARK;
 use crate::ports::{Field, Level, Log as _};
 
-/// Main and dead-letter queue. Always resolves: each message gets exactly one of ack and retry.
+/// Main and dead-letter queue. Resolves whatever happens to the messages: each gets exactly one of ack and retry. Only a
+/// batch that has no readable list of messages is rejected, since an answer without decisions would acknowledge them all.
 #[wasm_bindgen]
+#[allow(unreachable_pub, reason = "an export to JavaScript has to be public")]
 pub async fn queue(batch: MessageBatch, env: Env, _context: Context) -> Result<JsValue, JsValue> {
     let messages: Vec<Message> = batch
         .messages()?

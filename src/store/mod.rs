@@ -15,6 +15,7 @@ mod lists;
 pub mod migrations;
 pub mod open;
 pub mod parking;
+mod prune;
 pub mod publish;
 pub mod settle;
 mod shared_sql;

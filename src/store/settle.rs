@@ -8,7 +8,7 @@ use crate::outbox::attempt::Outcome;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
-/// What one attempt came to, and where its row goes. Made by `outbox::verdict` alone.
+/// What one attempt came to, and where its row goes. Made by `consume::verdict` alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settlement {
     /// The row.
@@ -68,7 +68,7 @@ pub struct SettledRow {
     pub next_attempt_at: Option<i64>,
     /// The provider's id, where it has one.
     pub provider_message_id: Option<String>,
-    /// 1 where the attempt's claim is no longer the row's, and the row was not moved by this settle.
+    /// 1 where the row was not moved by this settle: its claim was lost. Means nothing for an acceptance.
     #[serde(rename = "foreign_claim")]
     pub foreign: u8,
 }
@@ -120,8 +120,8 @@ pub(super) fn statements(token: &str, now: Millis, settlements: &[Settlement]) -
         Statement::new(ACCEPT, vec![list.clone(), now.clone()]),
         Statement::new(ACCEPT_REFUSED, vec![list.clone(), now.clone()]),
         Statement::new(SECOND_MAIL, vec![list.clone(), now.clone()]),
-        Statement::new(MOVE, vec![list.clone(), token.clone(), now]),
-        Statement::new(WHERE_NOW, vec![list, token]),
+        Statement::new(MOVE, vec![list.clone(), token, now.clone()]),
+        Statement::new(WHERE_NOW, vec![list, now]),
     ]
 }
 
@@ -200,14 +200,11 @@ const MOVE: &str = "UPDATE outbox SET
     WHERE j.value ->> 'outcome' <> 'accepted') AS moved
   WHERE outbox.id = moved.id AND outbox.status = 'processing' AND outbox.claim_token = ?2";
 
-/// A row is foreign when another claim holds it, or when it was claimed again after the claim of this attempt.
-/// ?1 settlements, ?2 token
+/// The row is ours to report when this settle's own move is the last thing that happened to it: at this time, with
+/// this cause. Otherwise the claim was lost, whoever took it and whatever became of the row then. A repetition binds
+/// the same time, so it recognises the move of the first run. ?1 settlements, ?2 now
 const WHERE_NOW: &str = "SELECT o.id, o.status, o.next_attempt_at, o.provider_message_id,
-    CASE WHEN o.claim_token IS NOT NULL AND o.claim_token <> ?2 THEN 1
-         WHEN EXISTS (SELECT 1 FROM attempts later WHERE later.outbox_id = o.id AND later.claim_token <> ?2
-           AND later.opened_at > (SELECT max(mine.opened_at) FROM attempts mine
-             WHERE mine.outbox_id = o.id AND mine.claim_token = ?2)) THEN 1
-         ELSE 0 END AS foreign_claim
+    CASE WHEN o.updated_at = ?2 AND o.cause = j.value ->> 'code' THEN 0 ELSE 1 END AS foreign_claim
   FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'";
 
 /// A new pause, or the next strike of one that its probe has just confirmed. A pause that others wrote in the same

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealpost::devstack::provider::effect::Wire;
 use sealpost::devstack::provider::fault::{Fault, FaultKind};
-use sealpost::devstack::provider::model::{Call, Model, Next, Settings};
+use sealpost::devstack::provider::model::{Call, Model, Next, Outcome, Settings, Ticket};
 use sealpost::ports::{Clock as _, MailAnswer, MailRequest, Mailer};
 
 use super::clock::HandClock;
@@ -19,6 +19,12 @@ pub struct ModelMailer {
     pub latency: Cell<Duration>,
     /// The time limit of a call.
     pub timeout: Cell<Duration>,
+    /// The message id of the next mail, instead of a fresh one: a provider that errs.
+    pub next_id: RefCell<Option<String>>,
+    /// The next call waits on its way back, until it is let go.
+    pub hold_next: Cell<bool>,
+    /// Lets the held call go.
+    pub let_go: Cell<bool>,
     running: Cell<usize>,
     /// The most calls that ran side by side.
     pub most_at_once: Cell<usize>,
@@ -37,6 +43,9 @@ impl ModelMailer {
             ids: Cell::new(0),
             latency: Cell::new(Duration::from_millis(20)),
             timeout: Cell::new(Duration::from_secs(10)),
+            next_id: RefCell::default(),
+            hold_next: Cell::new(false),
+            let_go: Cell::new(false),
             running: Cell::new(0),
             most_at_once: Cell::new(0),
             on_call: RefCell::default(),
@@ -112,29 +121,84 @@ impl ModelMailer {
             idempotency_key: Some(request.idempotency_key),
             body: request.body.as_bytes(),
         };
+        // The request is on its way; who dies here never reaches the provider.
+        tokio::task::yield_now().await;
+        let held = self.hold_next.take();
         let arrival = self.model.borrow_mut().arrive(self.clock.now(), &call);
+        let work = match arrival.next {
+            Next::Answered(outcome) => Ok(outcome),
+            Next::Running { ticket, .. } => Err(Working {
+                mailer: self,
+                ticket: Some(ticket),
+            }),
+        };
         self.clock.sleep(self.latency.get()).await;
-        match arrival.next {
-            Next::Answered(outcome) => self.answer(outcome.reply, outcome.wire).await,
-            Next::Running { ticket, .. } => {
-                self.ids.set(self.ids.get() + 1);
-                let id = format!("00000000-0000-4000-8000-{:012}", self.ids.get());
-                let outcome = self.model.borrow_mut().finish(self.clock.now(), ticket, &id);
+        let outcome = match work {
+            Ok(outcome) => outcome,
+            Err(mut working) => {
+                let outcome = working.finish().expect("it is finished once");
                 if let Some(hook) = self.on_call.borrow().as_ref() {
                     hook();
                 }
-                self.answer(outcome.reply, outcome.wire).await
+                outcome
+            }
+        };
+        // The answer is on its way; who dies here never reads it.
+        tokio::task::yield_now().await;
+        if held {
+            while !self.let_go.get() {
+                tokio::task::yield_now().await;
             }
         }
+        self.answer(outcome.reply, outcome.wire).await
+    }
+}
+
+/// A send that the provider works on. It ends its work even when nobody waits for the answer any more.
+struct Working<'a> {
+    mailer: &'a ModelMailer,
+    ticket: Option<Ticket>,
+}
+
+impl Working<'_> {
+    fn finish(&mut self) -> Option<Outcome> {
+        let ticket = self.ticket.take()?;
+        let mailer = self.mailer;
+        mailer.ids.set(mailer.ids.get() + 1);
+        let id = match mailer.next_id.take() {
+            Some(id) => id,
+            None => format!("00000000-0000-4000-8000-{:012}", mailer.ids.get()),
+        };
+        Some(mailer.model.borrow_mut().finish(mailer.clock.now(), ticket, &id))
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// One call in the count of those that run.
+struct Running<'a>(&'a ModelMailer);
+
+impl<'a> Running<'a> {
+    fn new(mailer: &'a ModelMailer) -> Self {
+        mailer.running.set(mailer.running.get() + 1);
+        mailer.most_at_once.set(mailer.most_at_once.get().max(mailer.running.get()));
+        Self(mailer)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
     }
 }
 
 impl Mailer for ModelMailer {
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer {
-        self.running.set(self.running.get() + 1);
-        self.most_at_once.set(self.most_at_once.get().max(self.running.get()));
-        let answer = self.call(request).await;
-        self.running.set(self.running.get() - 1);
-        answer
+        let _running = Running::new(self);
+        self.call(request).await
     }
 }

@@ -35,6 +35,7 @@ struct Inner {
     plan: RefCell<VecDeque<(Option<&'static str>, Wire)>>,
     always: RefCell<Option<Wire>>,
     requests: Cell<usize>,
+    executed: Cell<usize>,
     bodies: RefCell<Vec<String>>,
 }
 
@@ -47,6 +48,7 @@ impl EngineTransport {
             plan: RefCell::default(),
             always: RefCell::default(),
             requests: Cell::new(0),
+            executed: Cell::new(0),
             bodies: RefCell::default(),
         }))
     }
@@ -70,6 +72,11 @@ impl EngineTransport {
     pub fn take_requests(&self) -> usize {
         self.0.bodies.borrow_mut().clear();
         self.0.requests.replace(0)
+    }
+
+    /// Requests that the server has worked off since the start, whatever became of their answers.
+    pub fn executed(&self) -> usize {
+        self.0.executed.get()
     }
 
     /// The bodies of the requests since the last count.
@@ -101,6 +108,7 @@ impl Transport for EngineTransport {
         // The other futures of the same event run on while a request is under way.
         tokio::task::yield_now().await;
         let run = || {
+            self.0.executed.set(self.0.executed.get() + 1);
             let answer = self.0.engine.pipeline(Version::Hrana3, body.as_bytes());
             let text = String::from_utf8_lossy(&answer.body);
             if let Some(at) = text.find(r#""message""#) {
@@ -137,6 +145,8 @@ impl Transport for EngineTransport {
             }
         };
         self.0.bodies.borrow_mut().push(body);
+        // The answer is on its way; who dies here never reads it.
+        tokio::task::yield_now().await;
         reply
     }
 }
