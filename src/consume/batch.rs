@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calls::{Called, call_all};
 use super::decision::{self, Decision, retry_delay};
-use super::prepare::{Ready, Unreadable, prepare};
+use super::prepare::{Claim, Ready, Unreadable, prepare};
 use crate::config::timing::BATCH_MAX;
 use crate::config::{Config, PROVIDER};
 use crate::outbox::envelope::Envelope;
@@ -397,10 +397,4 @@ impl<W: World> Run<'_, W> {
             .log()
             .note(Level::Warn, code, &[("error", Field::Code(error.code()))]);
     }
-}
-
-/// The proof of a claim, and when it ends by itself.
-struct Claim {
-    token: String,
-    ends: Millis,
 }

@@ -10,6 +10,12 @@ use crate::provider::template;
 use crate::store::claim::ClaimedRow;
 use crate::store::open::{NewSeal, Opening, Rejection};
 
+/// The proof of a claim, and when it ends by itself.
+pub(super) struct Claim {
+    pub(super) token: String,
+    pub(super) ends: Millis,
+}
+
 /// A row with its final bytes. It can only be made from a claimed row, and only by sealing or by verifying a seal.
 #[derive(Debug)]
 pub(super) struct Ready {

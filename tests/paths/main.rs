@@ -2,5 +2,15 @@
 //! model in process. Time stands still unless a test moves it.
 #![cfg(not(target_arch = "wasm32"))]
 
+mod dead_letters;
+mod doors;
 mod happy;
+mod hrana;
+mod idempotency;
+mod intake;
+mod migrations;
+mod plans;
+mod privacy;
+mod publish;
+mod relay;
 mod support;

@@ -15,4 +15,4 @@ pub use log::Notes;
 pub use mailer::ModelMailer;
 pub use settings::{config, config_with};
 pub use transport::{EngineTransport, Wire};
-pub use world::{TestWorld, notice, notice_with_key};
+pub use world::{TestWorld, integer, notice, notice_with_key, text};
