@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use libsql::Value;
+use sealpost::outbox::status::Status;
+use sealpost::ports::{Clock as _, World as _};
+use sealpost::store::intake::{NewIntent, NewKey, record};
 use serde_json::{Value as Json, json};
 
 use super::doors::{one_intent, post};
@@ -190,6 +193,53 @@ async fn a_window_that_has_closed_is_recorded_and_expires_without_a_call() {
         ("expired".to_owned(), "window_missed".to_owned())
     );
     assert_eq!(world.mailer.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_shadowed_row_is_settled_at_once_and_never_sent() {
+    let world = TestWorld::new().await;
+    let letter =
+        json!({ "v": 1, "to": { "email": "a@example.com" }, "content": { "subject": "s", "text": "t" } }).to_string();
+    let shadowed = NewIntent {
+        id: "ntc_shadowed00".to_owned(),
+        family: "notice".to_owned(),
+        template: None,
+        revision: 0,
+        fingerprint: "f".to_owned(),
+        fingerprint_version: 1,
+        fingerprint_secret_id: "k1".to_owned(),
+        recipient_hash: "h".to_owned(),
+        idempotency_key: "sealpost-shadowed-0".to_owned(),
+        status: Status::Shadowed,
+        cause: "shadow_mode",
+        relay_at: None,
+        publish_count: 0,
+        not_before: None,
+        not_after: None,
+        letter_bytes: letter.len(),
+        letter,
+        keys: vec![NewKey {
+            key: "shadowed".to_owned(),
+            secret_id: "k1".to_owned(),
+            fingerprint: "f".to_owned(),
+        }],
+    };
+    record(world.database(), &[shadowed], world.clock.now())
+        .await
+        .expect("recorded");
+    world
+        .run_for(Duration::from_secs(3_600), Duration::from_secs(600))
+        .await;
+    world.deliver_ids(&["ntc_shadowed00"]).await;
+    assert_eq!(
+        world.state("ntc_shadowed00").await,
+        ("shadowed".to_owned(), "shadow_mode".to_owned())
+    );
+    let settled = world
+        .sql("SELECT settled_at = created_at FROM outbox", Vec::new())
+        .await;
+    assert_eq!(integer(&settled[0][0]), 1);
+    assert_eq!((world.mailer.calls(), world.broker.batches.get()), (0, 0));
 }
 
 /// What the intake answers for an intent with this change: 202, or the codes of the fields.

@@ -104,6 +104,9 @@ async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
     plan.iter()
         .map(|row| text(row.last().unwrap()))
         .filter(|detail| detail.starts_with("SCAN"))
+        // The check that a new row is nobody's missing parent. The engine skips it while no key waits for one, as the
+        // rows read by an intake show below.
+        .filter(|detail| !(sql.starts_with("INSERT INTO outbox") && detail == "SCAN intent_keys"))
         .filter(|detail| {
             let name = detail.split_whitespace().nth(1).unwrap_or_default();
             let is_list = detail.contains("VIRTUAL TABLE") || name.starts_with('(');
@@ -143,8 +146,8 @@ async fn the_check_of_the_plans_sees_a_walk() {
     }
 }
 
-/// Rows that the engine visited for one mail from claim to settle, and for one tick that publishes one row.
-async fn cost(world: &TestWorld, settled: i64) -> (u64, u64) {
+/// Rows that the engine visited for an intake of one mail, for its batch, and for one tick that publishes one row.
+async fn cost(world: &TestWorld, settled: i64) -> [u64; 3] {
     let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
       INSERT INTO outbox (id, family, fingerprint, fingerprint_version, fingerprint_secret_id, recipient_hash,
         idempotency_key, status, cause, provider, provider_scope, provider_message_id, letter_bytes,
@@ -155,11 +158,16 @@ async fn cost(world: &TestWorld, settled: i64) -> (u64, u64) {
     let attempts = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at, closed_at, outcome)
       SELECT 'att' || seq, id, 'clm', 1, 1, 1, 'accepted' FROM outbox WHERE id LIKE 'ntc_bulk%' LIMIT ?1";
     world.sql(attempts, vec![settled.into()]).await;
+    let keys = "INSERT INTO intent_keys (key, secret_id, outbox_id)
+      SELECT 'k' || seq, 'k1', id FROM outbox WHERE id LIKE 'ntc_bulk%' LIMIT ?1";
+    world.sql(keys, vec![settled.into()]).await;
     let read = || world.transport.engine().rows().read;
 
     world.intake(&[notice_with_key("warm")]).await.expect("recorded");
     world.deliver().await;
+    let before = read();
     world.intake(&[notice_with_key("one")]).await.expect("recorded");
+    let recorded = read() - before;
     let before = read();
     world.deliver().await;
     let consumed = read() - before;
@@ -170,15 +178,17 @@ async fn cost(world: &TestWorld, settled: i64) -> (u64, u64) {
     world.clock.advance(Duration::from_secs(31));
     let before = read();
     assert_eq!(world.tick().await.published, 1);
-    (consumed, read() - before)
+    [recorded, consumed, read() - before]
 }
 
 #[tokio::test]
-async fn settled_rows_make_neither_a_batch_nor_a_tick_dearer() {
+async fn settled_rows_make_neither_an_intake_nor_a_batch_nor_a_tick_dearer() {
     let few = cost(&TestWorld::new().await, 1_000).await;
-    let many = cost(&TestWorld::new().await, 20_000).await;
-    let within_a_tenth = |few: u64, many: u64| many * 10 <= few * 11;
-    assert!(few.0 > 0 && few.1 > 0);
-    assert!(within_a_tenth(few.0, many.0), "a batch: {few:?} {many:?}");
-    assert!(within_a_tenth(few.1, many.1), "a tick: {few:?} {many:?}");
+    let many = cost(&TestWorld::new().await, 50_000).await;
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(
+            few > 0 && many * 10 <= few * 11,
+            "intake, batch, tick: {few} became {many}"
+        );
+    }
 }
