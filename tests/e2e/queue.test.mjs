@@ -92,12 +92,15 @@ test('the database is down during a batch: nothing is acknowledged, and all is s
 
 test('the database is down during the settle: the same bytes go out again under the same key, and one mail stands', async () => {
   await stack.faults.database([{ kind: 'bad_gateway', match: 'UPDATE attempts SET', count: -1 }]);
+  const before = noted('settle_failed');
   const ids = await record(stack, notices('unsettled', 2));
   await until(async () => (await stack.accepted()).length === 2, { what: 'the provider has both' });
-  await until(() => noted('settle_failed') > 0, { what: 'the settle fails' });
+  // Both together, then each alone.
+  await until(() => noted('settle_failed') >= before + 3, { what: 'the settle fails to its end' });
   await stack.database.clearFaults();
   await settled(stack, ids, { ticks: true });
   await assertSentOnce(stack, ids);
+  assert.equal((await stack.requests()).filter(({ outcome }) => outcome === 'replayed').length, 2);
 });
 
 test('deliveries used up: the dead-letter queue gives the rows back to the relay, which brings them to their end', async () => {
