@@ -297,10 +297,9 @@ fn value_from_wire(wire: &Json) -> Option<Value> {
     let value = wire.get("value");
     match wire.get("type")?.as_str()? {
         "null" => Some(Value::Null),
-        "integer" => match value? {
-            Json::String(text) => text.parse().ok().map(Value::Integer),
-            other => other.as_i64().map(Value::Integer),
-        },
+        "integer" => value
+            .and_then(|value| value.as_str().map_or_else(|| value.as_i64(), |text| text.parse().ok()))
+            .map(Value::Integer),
         "float" => Some(value.and_then(Json::as_f64).map_or(Value::Null, Value::Real)),
         "text" => Some(Value::Text(value?.as_str()?.to_owned())),
         "blob" => BASE64.decode(wire.get("base64")?.as_str()?).ok().map(Value::Blob),
