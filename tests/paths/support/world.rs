@@ -157,16 +157,14 @@ impl TestWorld {
         }
     }
 
-    /// Runs a statement as a test's own look into (or hand on) the database; not counted.
+    /// Runs a statement as a test's own look into (or hand on) the database; the count of requests starts again after it.
     pub async fn sql(&self, sql: &'static str, args: Vec<Value>) -> Vec<Vec<Value>> {
-        let requests = self.transport.take_requests();
         let results = self
             .database
             .run(Transaction::write(vec![Statement::new(sql, args)]))
             .await
             .expect("a test's own statement runs");
         self.transport.take_requests();
-        assert_eq!(requests, requests, "counted apart");
         results.into_iter().next().expect("one result").rows
     }
 
@@ -195,14 +193,14 @@ impl TestWorld {
 pub fn text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
-        other => format!("{other:?}"),
+        Value::Null | Value::Integer(_) | Value::Real(_) | Value::Blob(_) => format!("{value:?}"),
     }
 }
 
 pub fn integer(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
-        other => panic!("no integer: {other:?}"),
+        Value::Null | Value::Text(_) | Value::Real(_) | Value::Blob(_) => panic!("no integer: {value:?}"),
     }
 }
 
