@@ -63,6 +63,8 @@ CREATE TABLE outbox (
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   settled_at INTEGER,
+  -- When everything but the row and its keys was removed. What stays is a tombstone: a replay in a year is a duplicate.
+  pruned_at INTEGER,
 
   CONSTRAINT claim_belongs_to_processing CHECK ((status = 'processing') = (claim_token IS NOT NULL)),
   CONSTRAINT claim_has_an_end CHECK ((claim_token IS NULL) = (claim_expires_at IS NULL)),
@@ -78,11 +80,14 @@ CREATE TABLE outbox (
   CONSTRAINT dead_letters_have_a_class CHECK ((status = 'dead_letter') = (dead_class IS NOT NULL)),
   CONSTRAINT seals_name_their_provider CHECK
     (seal_sha256 IS NULL OR (provider IS NOT NULL AND provider_scope IS NOT NULL AND seal_bytes IS NOT NULL)),
+  CONSTRAINT only_settled_rows_are_pruned CHECK (pruned_at IS NULL OR settled_at IS NOT NULL),
   CONSTRAINT window_is_not_empty CHECK (not_before IS NULL OR not_after IS NULL OR not_before < not_after)
 ) STRICT;
 
 -- What the relay has to look at, oldest first. Settled rows are not in it.
 CREATE INDEX outbox_due ON outbox (relay_at, seq) WHERE relay_at IS NOT NULL;
+-- Settled rows whose letters, attempts and events are still there, oldest first.
+CREATE INDEX outbox_prunable ON outbox (settled_at) WHERE settled_at IS NOT NULL AND pruned_at IS NULL;
 -- Dead letters that a later version of the program may be able to read.
 CREATE INDEX outbox_unreadable ON outbox (family, template, seq) WHERE status = 'dead_letter' AND dead_class = 'pipeline';
 -- One provider message is one mail, within the account that gave the id.

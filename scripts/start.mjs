@@ -2,7 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { Failure, main, say, sayPart, seconds } from './lib/say.mjs';
 import { ensureNodeModules } from './lib/npm.mjs';
-import { buildNative, hasVerb, migrate } from './lib/native.mjs';
+import { buildNative, migrate } from './lib/native.mjs';
 import { buildWorker } from './lib/worker-build.mjs';
 import { ensureFreePort } from './lib/part.mjs';
 import { loadSecrets } from './lib/secrets.mjs';
@@ -40,7 +40,7 @@ await main(async () => {
     const home = stackHome;
     await up(() => startDatabase({ home, port: settings.databasePort, latencyMs: settings.databaseLatencyMs }));
     sayPart('database', `${settings.databaseUrl} (${home}/outbox.db)`);
-    if (await hasVerb('migrate')) sayPart('database', (await migrate(settings.databaseUrl)) || 'migrations applied');
+    sayPart('database', await migrate(settings.databaseUrl));
     await up(() => startProvider({ home, port: settings.providerPort }));
     sayPart('provider', `${settings.providerUrl} (inbox: ${settings.inboxUrl})`);
     await up(() => startWorker({ home, port: settings.workerPort, variables: workerVariables(settings, secrets) }));

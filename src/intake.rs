@@ -199,15 +199,16 @@ fn first_positions(new: &[NewIntent]) -> Result<Vec<usize>, Problem> {
 async fn conflict<W: World>(world: &W, unique: &[NewIntent], all: &[NewIntent]) -> IntakeError {
     match conflicting_positions(world.database(), unique).await {
         Ok(positions) => {
-            let ids: Vec<&str> = positions
+            // By the fact, not by the row: a fact that stands in the request twice is wrong in both places.
+            let facts: Vec<&str> = positions
                 .iter()
                 .filter_map(|position| unique.get(*position))
-                .map(|intent| intent.id.as_str())
+                .map(|intent| intent.idempotency_key.as_str())
                 .collect();
             let errors = all
                 .iter()
                 .enumerate()
-                .filter(|(_, intent)| ids.contains(&intent.id.as_str()))
+                .filter(|(_, intent)| facts.contains(&intent.idempotency_key.as_str()))
                 .map(|(position, _)| other_meaning(position))
                 .collect();
             IntakeError::Request(conflict_problem(errors))

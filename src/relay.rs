@@ -7,7 +7,8 @@
 //!    paused and held rows are put aside, the next ones are reserved. Dead after it: the reservations run out, and the
 //!    next tick finds the rows again.
 //! 2. *Send*, and 3. *mark*: as for every publication (see [`crate::publish`]).
-//! 4. *Health record*, once a tick. Dead before it: `/health` shows an old tick, which is the truth.
+//! 4. *Health record* and *prune* (one transaction), once a tick. Dead before it: `/health` shows an old tick, which is
+//!    the truth, and the next tick prunes.
 //!
 //! Two ticks may overlap: a reserved row is in nobody else's page.
 
@@ -18,7 +19,7 @@ use crate::policy;
 use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, World};
 use crate::publish::publish_page;
 use crate::store::database::DatabaseError;
-use crate::store::inspect::record_tick;
+use crate::store::inspect::{TickRecord, record_tick};
 use crate::store::publish::{PageRequest, reserve_page};
 
 /// Pages of one tick: 100 × 100 rows is more than two ticks of any pace we know; what remains is reported.
@@ -55,6 +56,8 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
     let mut broker_error: Option<BrokerError> = None;
     let budget = config.timing.subrequest_budget.saturating_sub(2) / PAGE_SUBREQUESTS;
     let pages = PAGES_MAX.min(usize::try_from(budget).unwrap_or(PAGES_MAX)).max(1);
+    // Unless a page finds nothing, more may be due than a tick carries.
+    tick.stopped_by = Some("pages_used_up");
     for _ in 0..pages {
         let now = clock.now();
         if now.since(began) >= TICK_TIME_MAX {
@@ -70,6 +73,7 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
         };
         tick.moved = tick.moved.saturating_add(page.moved);
         if page.reserved.is_empty() && page.moved == 0 {
+            tick.stopped_by = None;
             break;
         }
         let published = publish_page(world, broker, config, &page.reserved).await;
@@ -80,19 +84,19 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
             break;
         }
     }
-    finish(world, &mut tick, broker_error.map(|error| error.code())).await;
+    finish(world, config, &mut tick, broker_error.map(|error| error.code())).await;
     tick
 }
 
-async fn finish<W: World>(world: &W, tick: &mut Tick, broker_error: Option<&'static str>) {
-    let recorded: Result<i64, DatabaseError> = record_tick(
-        world.database(),
-        world.clock().now(),
-        tick.published,
-        tick.moved,
+async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_error: Option<&'static str>) {
+    let now = world.clock().now();
+    let record = TickRecord {
+        published: tick.published,
+        moved: tick.moved,
         broker_error,
-    )
-    .await;
+        prune_settled_until: now.minus(config.timing.retention),
+    };
+    let recorded: Result<i64, DatabaseError> = record_tick(world.database(), now, &record).await;
     match recorded {
         Ok(remaining) => tick.remaining = Some(remaining),
         Err(error) => tick.stopped_by = Some(error.code()),

@@ -77,6 +77,11 @@ export function countNode(output) {
   return { passed: sum('pass'), failed: sum('fail') + sum('cancelled') };
 }
 
+/** The tests that Node's test runner skipped, each with its reason. A test that nobody saw run is worth a line. */
+export function skippedNode(output) {
+  return [...output.matchAll(/^\s*ok \d+ - (.*?) # SKIP ?(.*)$/gm)].map(([, name, reason]) => `${name} (${reason || 'no reason given'})`);
+}
+
 function shown(output) {
   // Passed tests are no news in a failure.
   const lines = withoutProgress(output).split('\n').filter((line) => !/^(test .* \.\.\. ok|ok \d+ - .*)$/.test(line));

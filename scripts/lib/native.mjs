@@ -1,6 +1,6 @@
 // The native `sealpost` command: development database, provider model, migrations, operator verbs.
 import { existsSync } from 'node:fs';
-import { looksOffline, mustRun, run } from './run.mjs';
+import { looksOffline, mustRun } from './run.mjs';
 import { ensureRust } from './rust.mjs';
 import { sayPart, seconds } from './say.mjs';
 import { sealpostCommand } from './paths.mjs';
@@ -26,9 +26,4 @@ export async function buildNative() {
 export async function migrate(databaseUrl) {
   const result = await mustRun('sealpost migrate', sealpostCommand, ['migrate', '--url', databaseUrl]);
   return result.stdout.trim().split('\n').at(-1) ?? '';
-}
-
-/** Whether the command knows a verb. */
-export async function hasVerb(verb) {
-  return (await run(sealpostCommand, [verb, '--help'])).code === 0;
 }

@@ -40,10 +40,10 @@ export async function startProvider({ home, port, ratePerSecond }) {
 }
 
 /** Starts the Worker in `wrangler dev` with exactly these variables laid over wrangler.toml's, and waits for an answer. */
-export async function startWorker({ home, port, variables, build, consumers }) {
+export async function startWorker({ home, port, variables, build, main, consumers }) {
   const configPath = join(home, 'wrangler.toml');
   const envPath = join(home, 'worker.env');
-  writeLocalConfig(configPath, { build, consumers });
+  writeLocalConfig(configPath, { build, main, consumers });
   writeEnvFile(envPath, variables);
   const part = new Part({
     name: 'worker',

@@ -2,12 +2,12 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { countCargo, countNode, piece } from './gate.mjs';
+import { countCargo, countNode, piece, skippedNode } from './gate.mjs';
 import { checkLicences } from './licences.mjs';
 import { buildNative } from './native.mjs';
 import { ensureNodeModules } from './npm.mjs';
 import { pinnedNode, root, wasmTargetDir } from './paths.mjs';
-import { run } from './run.mjs';
+import { run, withoutProgress } from './run.mjs';
 import { ensureRust } from './rust.mjs';
 import { Failure } from './say.mjs';
 import { WASM_TARGET, ensureWasmTarget } from './wasm-target.mjs';
@@ -16,6 +16,9 @@ import { wranglerEnv, wranglerProgram } from './wrangler.mjs';
 
 /** What `wrangler deploy` must find in each environment; a binding that is missing there is missing in production. */
 const ENVIRONMENTS = { '': 'sealpost-outbox', staging: 'sealpost-staging-outbox' };
+
+/** How tests/clients/sqld.mjs ends where no real server can be had. */
+const UNAVAILABLE = 75;
 
 /** The whole gate. `fast: true` marks what `npm run check` runs. */
 export const stages = [
@@ -29,6 +32,7 @@ export const stages = [
   { name: 'native', fast: true, needs: ['tools'], run: nativeTests },
   { name: 'build', needs: ['tools'], run: build },
   { name: 'clients', needs: ['build'], run: () => nodeTests('clients') },
+  { name: 'sqld', needs: ['native', 'build'], run: realServer },
   { name: 'deploy', needs: ['build'], run: deployDryRun },
   { name: 'e2e', needs: ['build'], run: () => nodeTests('e2e') },
 ];
@@ -73,7 +77,21 @@ async function nodeTests(folder) {
   const { output } = await piece(folder, pinnedNode, args, { count: countNode });
   const counts = countNode(output);
   if (counts.passed === 0) throw new Failure(`tests/${folder}: no test ran`);
-  return counts;
+  const skipped = skippedNode(output);
+  return skipped.length > 0 ? { ...counts, skipped: skipped.join('; ') } : counts;
+}
+
+/** The database contract, asked of a real server by our own client and by the official one. */
+async function realServer() {
+  const { code, stdout, stderr } = await run(pinnedNode, [join('tests', 'clients', 'sqld.mjs')], { label: 'sqld' });
+  const output = `${stdout}\n${stderr}`;
+  if (code === UNAVAILABLE) return { skipped: stderr.trim().split('\n').at(-1) };
+  const [ours, theirs] = [countCargo(output), countNode(output)];
+  const counts = { passed: ours.passed + theirs.passed, failed: ours.failed + theirs.failed };
+  if (code === 0 && counts.passed > 0) return counts;
+  const error = new Failure(`tests/clients/sqld.mjs ended with ${code}\n${withoutProgress(output).slice(-12_000)}`);
+  error.counts = { ...counts, failed: counts.failed || 1 };
+  throw error;
 }
 
 async function deployDryRun() {

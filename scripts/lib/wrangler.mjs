@@ -44,11 +44,12 @@ export function wranglerDevArguments({ configPath, envPath, home, port }) {
 
 /**
  * Writes the configuration of a local stack: wrangler.toml with another build folder, without the build command (the
- * stack built already), and with other consumer keys where a test asks for them (`{ max_retries: 2 }`).
+ * stack built already), and with other consumer keys where a test asks for them (`{ max_retries: 2 }`). `main` is the
+ * module to run, where it is not the build's own.
  */
-export function writeLocalConfig(path, { build = buildDir, consumers = {} } = {}) {
+export function writeLocalConfig(path, { build = buildDir, main = join(build, 'index.js'), consumers = {} } = {}) {
   let text = readFileSync(join(root, 'wrangler.toml'), 'utf8');
-  text = replaceOnce(text, /^main = .*$/m, `main = ${JSON.stringify(join(build, 'index.js'))}`, 'main');
+  text = replaceOnce(text, /^main = .*$/m, `main = ${JSON.stringify(main)}`, 'main');
   text = replaceOnce(text, /^\[build\]\n(?:(?!\[).*\n)*/m, '', '[build]');
   for (const [key, value] of Object.entries(consumers)) {
     const line = new RegExp(`^${key} = .*$`, 'gm');

@@ -77,7 +77,7 @@ impl Config {
         }
         let database_url = read::address(lookup, "DATABASE_URL")?;
         let database = read::optional(lookup, "DATABASE_TOKEN");
-        if database.is_none() && !is_loopback(&database_url) {
+        if database.is_none() && !read::is_loopback(&database_url) {
             return Err(SettingError::Missing("DATABASE_TOKEN"));
         }
         Ok(Self {
@@ -106,12 +106,5 @@ impl Config {
     }
 }
 
-fn is_loopback(address: &str) -> bool {
-    ["http://127.0.0.1", "http://localhost", "http://[::1]"]
-        .iter()
-        .any(|prefix| {
-            address
-                .strip_prefix(prefix)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
-        })
-}
+#[cfg(test)]
+mod tests;

@@ -80,7 +80,12 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
         .map_or_else(|| text.clone(), |rest| format!("https://{rest}"));
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
-        Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ', '@']) => {
+        // Tokens and letters go there: without encryption no further than this machine.
+        Some(host)
+            if !host.is_empty()
+                && !host.contains(['?', '#', ' ', '@'])
+                && (text.starts_with("https://") || is_loopback(&text)) =>
+        {
             Ok(text.trim_end_matches('/').to_owned())
         }
         Some(_) | None => Err(SettingError::invalid(
@@ -88,6 +93,17 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
             "must be an https:// (locally http://) address",
         )),
     }
+}
+
+/// Whether a plain address stays on this machine.
+pub(super) fn is_loopback(address: &str) -> bool {
+    ["http://127.0.0.1", "http://localhost", "http://[::1]"]
+        .iter()
+        .any(|prefix| {
+            address
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        })
 }
 
 /// A mailbox, in the form in which it is sent.
@@ -111,5 +127,44 @@ pub(super) fn number(
             .ok()
             .filter(|value| (least..=most).contains(value))
             .ok_or(SettingError::OutOfBounds { name, least, most }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Result<String, SettingError> {
+        address(&|_: &str| Some(value.to_owned()), "DATABASE_URL")
+    }
+
+    #[test]
+    fn an_address_is_read_without_its_last_slash() {
+        assert_eq!(read("https://db.example/").unwrap(), "https://db.example");
+        assert_eq!(read(" libsql://db.example ").unwrap(), "https://db.example");
+        for wrong in [
+            "",
+            "db.example",
+            "https://",
+            "https://a@db.example",
+            "https://db.example/?x",
+            "ftp://db.example",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_plain_address_is_one_of_this_machine() {
+        for local in ["http://127.0.0.1:8080", "http://localhost", "http://[::1]:9/"] {
+            assert!(read(local).is_ok(), "{local}");
+        }
+        for far in [
+            "http://db.example",
+            "http://127.0.0.1.db.example",
+            "http://localhost.db.example:80",
+        ] {
+            assert!(read(far).is_err(), "{far}");
+        }
     }
 }

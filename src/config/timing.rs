@@ -45,6 +45,8 @@ pub struct Timing {
     pub enqueued_patience: Duration,
     /// `TICK_MS`: the schedule's interval. Shorter waits may use the queue's delay.
     pub tick: Duration,
+    /// `RETENTION_MS`: how long a settled row keeps its letter, attempts and events.
+    pub retention: Duration,
     /// `PAUSE_MS`: the first pause after a broken configuration; it doubles up to a quarter of an hour.
     pub pause: Duration,
 }
@@ -98,6 +100,7 @@ impl Timing {
             pending_grace: ms("PENDING_GRACE_MS", 30_000, (10, 600_000))?,
             enqueued_patience: ms("ENQUEUED_PATIENCE_MS", 600_000, (10, 86_400_000))?,
             tick: ms("TICK_MS", 60_000, (10, 3_600_000))?,
+            retention: ms("RETENTION_MS", 604_800_000, (3_600_000, 34_560_000_000))?,
             pause: ms("PAUSE_MS", 60_000, (10, 3_600_000))?,
         };
         timing.check()?;

@@ -54,7 +54,11 @@ impl<W: World> Run<'_, W> {
         let suspects = self.read_states(ids, &claimed, &mut fates);
         self.send(claimed.rows, &claim, &mut fates).await;
 
-        let left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
+        let mut left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
+        if calls == 0 {
+            // What the healthy rows did not use is enough for one, on the smallest plan too.
+            left = left.max(1);
+        }
         for id in suspects.iter().take(left.min(SUSPECTS_MAX)) {
             if let Some((claimed, claim)) = self.claim(&[id], 1, true).await {
                 self.read_states(&[id], &claimed, &mut fates);
@@ -81,6 +85,10 @@ impl<W: World> Run<'_, W> {
                 expires_at: claim_of.ends,
                 skew_ms: i64::try_from(timing.skew.as_millis()).unwrap_or(i64::MAX),
                 rows_max: rows_max.min(BATCH_MAX),
+                rows_max_beside_suspects: timing
+                    .calls_per_invocation()
+                    .saturating_sub(SUSPECT_SUBREQUESTS)
+                    .clamp(1, rows_max.clamp(1, BATCH_MAX)),
                 bytes_max: CLAIM_BYTES_MAX,
                 suspects,
                 lone_deaths_max: timing.lone_deaths_max,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::decision::queue_keeps;
 use crate::config::Timing;
 use crate::outbox::attempt::Outcome;
-use crate::outbox::backoff::{backoff, spread};
+use crate::outbox::backoff::{BACKOFF_CAP, backoff, spread};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 use crate::outbox::window::Repetition;
@@ -230,7 +230,9 @@ fn repeat_in_doubt(base: Settlement, case: &Case<'_>, named: Option<Duration>, t
         },
         Repetition::OpenUntil(end) => {
             let own = backoff(timing.backoff_base, case.attempt_count.saturating_add(1), case.random);
-            let wait = own.max(named.unwrap_or(Duration::ZERO)).min(end.since(case.now));
+            // A wait of a day would use up the window: the row would end as unknown without having been asked again.
+            let named = named.unwrap_or(Duration::ZERO).min(BACKOFF_CAP);
+            let wait = own.max(named).min(end.since(case.now));
             retry(base, case, wait, timing)
         }
     }

@@ -29,7 +29,9 @@ pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Reque
         }
     };
     if let Some(health) = &health {
-        if health.schema_version.is_none_or(|version| version < SCHEMA_VERSION) {
+        let too_old = health.schema_version.is_none_or(|version| version < SCHEMA_VERSION);
+        let too_new = health.schema_serves_from.is_none_or(|oldest| oldest > SCHEMA_VERSION);
+        if too_old || too_new {
             troubles.push("schema_mismatch");
         }
         let silence = config.timing.tick.saturating_mul(TICKS_MISSED_MAX);

@@ -28,6 +28,9 @@ pub struct ClaimRequest<'a> {
     pub skew_ms: i64,
     /// At most this many rows.
     pub rows_max: usize,
+    /// At most this many rows where a suspect waits among the ids: one of them must fit into the invocation too, or a
+    /// steady stream of healthy rows would keep it waiting for ever.
+    pub rows_max_beside_suspects: usize,
     /// At most this many bytes of letters and seals; one row may be larger and then comes alone.
     pub bytes_max: usize,
     /// `true` claims rows whose last claim ended without a settle, and only those.
@@ -150,6 +153,7 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
                 Value::Text(request.provider_scope.to_owned()),
                 Value::Integer(i64::try_from(request.rows_max).unwrap_or(i64::MAX)),
                 Value::Integer(i64::try_from(request.bytes_max).unwrap_or(i64::MAX)),
+                Value::Integer(i64::try_from(request.rows_max_beside_suspects).unwrap_or(i64::MAX)),
             ],
         ),
         Statement::new(
@@ -219,8 +223,9 @@ const STOP: &str = concat!(
 );
 
 /// A pause of everything that has run out lets one claim through, for a single row; until that claim ends the pause
-/// holds for everybody else. Only a claim that will find a row may take it: a probe that probes nothing would lock the
-/// others out for a lease. ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 held, ?7 provider, ?8 scope
+/// holds for everybody else. Only a claim that will find a row may take the probe: one that comes away empty would
+/// keep everybody waiting for nothing, and among suspects alone for ever.
+/// ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 held families, ?7 provider, ?8 scope
 const PROBE: &str = concat!(
     "UPDATE pauses SET probe_token = ?3, until = ?4
      WHERE scope = '*' AND until <= ?2
@@ -235,7 +240,7 @@ const PROBE: &str = concat!(
 
 /// pending, enqueued, retry, processing (its claim ended) -> processing.
 /// ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 relay time, ?7 held families, ?8 provider, ?9 scope,
-/// ?10 rows at most, ?11 bytes at most
+/// ?10 rows at most, ?11 bytes at most, ?12 rows at most where a suspect waits
 const CLAIM: &str = concat!(
     "UPDATE outbox SET
        status = 'processing', cause = 'claimed', claim_token = ?3, claim_expires_at = ?4,
@@ -259,7 +264,14 @@ const CLAIM: &str = concat!(
     "
        WINDOW oldest_first AS (ORDER BY o.seq))
      WHERE (position = 1 OR bytes_so_far <= ?11)
-       AND position <= CASE WHEN EXISTS (SELECT 1 FROM pauses WHERE probe_token = ?3) THEN 1 ELSE ?10 END)"
+       AND position <= CASE
+         WHEN EXISTS (SELECT 1 FROM pauses WHERE probe_token = ?3) THEN 1
+         WHEN EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+           WHERE (o.suspect = 1 OR o.status = 'processing') AND ",
+    movable!("?2"),
+    " AND ",
+    due!("?2"),
+    ") THEN ?12 ELSE ?10 END)"
 );
 
 /// pending, enqueued, retry, processing (its claim ended) -> retry: due, but a pause, a hold or another account keeps

@@ -70,13 +70,13 @@ pub enum DatabaseError {
     /// A constraint refused a statement; everything was rolled back.
     #[error("database_constraint")]
     Constraint {
-        /// Position of the statement in [`Transaction::statements`].
+        /// Position of the statement in [`Transaction::statements`]; their number where it was COMMIT.
         statement: usize,
     },
     /// A statement failed for another reason; everything was rolled back.
     #[error("database_statement_failed")]
     Failed {
-        /// Position of the statement in [`Transaction::statements`].
+        /// Position of the statement in [`Transaction::statements`]; their number where it was none of them.
         statement: usize,
     },
     /// The answer was lost or unreadable: the transaction may have been committed.
@@ -122,6 +122,18 @@ impl Statement {
     pub fn new(sql: &'static str, args: Vec<Value>) -> Self {
         Self { sql, args }
     }
+
+    /// Whether the statement would open or end a transaction by itself, and so commit what must stand or fall with
+    /// the statements after it. Such a one is never sent.
+    pub(super) fn ends_a_transaction(&self) -> bool {
+        const WORDS: [&str; 6] = ["begin", "commit", "end", "release", "rollback", "savepoint"];
+        let text = after_comments(self.sql);
+        let end = text
+            .find(|character: char| !character.is_ascii_alphabetic())
+            .unwrap_or(text.len());
+        let first = text.get(..end).unwrap_or_default();
+        WORDS.iter().any(|word| word.eq_ignore_ascii_case(first))
+    }
 }
 
 impl Transaction {
@@ -165,6 +177,22 @@ impl Rows {
     fn decode_row<T: DeserializeOwned>(&self, row: &[Value]) -> Result<T, DatabaseError> {
         let object = self.columns.iter().cloned().zip(row.iter().map(json_of)).collect();
         serde_json::from_value(serde_json::Value::Object(object)).map_err(|_| DatabaseError::Shape)
+    }
+}
+
+/// A statement's text from its first word on.
+fn after_comments(sql: &str) -> &str {
+    let mut text = sql;
+    loop {
+        text = text.trim_start_matches(|character: char| character.is_whitespace() || character == ';');
+        let rest = match text.strip_prefix("--") {
+            Some(comment) => comment.split_once('\n').map(|(_, rest)| rest),
+            None => match text.strip_prefix("/*") {
+                Some(comment) => comment.split_once("*/").map(|(_, rest)| rest),
+                None => return text,
+            },
+        };
+        text = rest.unwrap_or_default();
     }
 }
 

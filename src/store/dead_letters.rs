@@ -46,10 +46,12 @@ pub async fn return_to_retry(
         .collect())
 }
 
-/// pending, enqueued, retry -> retry; never earlier than it was to be tried anyway. ?1 ids, ?2 now, ?3 next attempt
+/// pending, enqueued, retry -> retry; never earlier than it was to be tried anyway, or than its window opens.
+/// ?1 ids, ?2 now, ?3 next attempt
 const RETURN: &str = "UPDATE outbox SET
     status = 'retry', cause = 'queue_exhausted',
-    next_attempt_at = max(?3, coalesce(next_attempt_at, 0)), relay_at = max(?3, coalesce(next_attempt_at, 0)),
+    next_attempt_at = max(?3, coalesce(next_attempt_at, 0), coalesce(not_before, 0)),
+    relay_at = max(?3, coalesce(next_attempt_at, 0), coalesce(not_before, 0)),
     updated_at = ?2
   WHERE id IN (SELECT value FROM json_each(?1)) AND status IN ('pending', 'enqueued', 'retry')";
 

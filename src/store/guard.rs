@@ -22,10 +22,14 @@ pub fn schema_guard() -> Statement {
 /// The position of [`schema_guard`] in every transaction that has it.
 const SCHEMA_GUARD_AT: usize = 0;
 
-/// Names the failure of a transaction that begins with [`schema_guard`].
+/// Names the failure of a transaction that begins with [`schema_guard`], or with a read of our own tables: where that
+/// first statement cannot even run, there are no such tables, and nobody has migrated the database.
 pub(super) fn guarded(error: DatabaseError) -> DatabaseError {
     match error {
         DatabaseError::Constraint {
+            statement: SCHEMA_GUARD_AT,
+        }
+        | DatabaseError::Failed {
             statement: SCHEMA_GUARD_AT,
         } => DatabaseError::SchemaMismatch,
         other @ (DatabaseError::Busy

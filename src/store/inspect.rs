@@ -4,6 +4,7 @@ use libsql::Value;
 use serde::Deserialize;
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::guard::{guarded, schema_guard};
 use crate::outbox::attempt::Outcome;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -91,7 +92,8 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
             Statement::new(ATTEMPTS, vec![id.clone(), limit.clone()]),
             Statement::new(EVENTS, vec![id, limit]),
         ]))
-        .await?;
+        .await
+        .map_err(guarded)?;
     let Some(intent) = rows_at::<IntentRow>(&results, 0)?.into_iter().next() else {
         return Ok(None);
     };
@@ -119,6 +121,8 @@ const EVENTS: &str = "SELECT from_status, to_status, cause, at FROM (
 pub struct Health {
     /// The schema's version.
     pub schema_version: Option<i64>,
+    /// The oldest program that the schema still serves.
+    pub schema_serves_from: Option<i64>,
     /// When the relay last ran (Unix ms).
     pub last_tick_at: Option<i64>,
     /// What the queue last refused with; a code of ours.
@@ -143,12 +147,14 @@ pub async fn health(database: &impl Database, now: Millis) -> Result<Health, Dat
             HEALTH,
             vec![Value::Integer(now.get())],
         )]))
-        .await?;
+        .await
+        .map_err(guarded)?;
     rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
 }
 
 const HEALTH: &str = "SELECT
     (SELECT max(version) FROM schema_migrations) AS schema_version,
+    (SELECT max(serves_from) FROM schema_migrations) AS schema_serves_from,
     (SELECT last_tick_at FROM relay_health WHERE id = 1) AS last_tick_at,
     (SELECT broker_error FROM relay_health WHERE id = 1) AS broker_error,
     (SELECT min(relay_at) FROM outbox WHERE relay_at <= ?1) AS oldest_due_at,
@@ -156,45 +162,61 @@ const HEALTH: &str = "SELECT
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
     (SELECT count(*) FROM (SELECT 1 FROM parking LIMIT 1000)) AS parked";
 
-/// "The relay ran." One row, overwritten.
+/// What a tick leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub struct TickRecord {
+    /// Rows handed to the queue.
+    pub published: usize,
+    /// Rows that were moved otherwise.
+    pub moved: usize,
+    /// What the queue refused with; a code of ours.
+    pub broker_error: Option<&'static str>,
+    /// Rows that were settled at or before this time lose their letters, attempts and events.
+    pub prune_settled_until: Millis,
+}
+
+/// "The relay ran." One row, overwritten; and the next settled rows are pruned. Returns how many rows are still due.
 ///
-/// Repeatable: it writes the same row.
+/// Repeatable: it writes the same row, and prunes the next rows.
 ///
 /// # Errors
 /// [`DatabaseError`]; the next tick writes it again.
-pub async fn record_tick(
-    database: &impl Database,
-    now: Millis,
-    published: usize,
-    moved: usize,
-    broker_error: Option<&'static str>,
-) -> Result<i64, DatabaseError> {
+pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecord) -> Result<i64, DatabaseError> {
     #[derive(Deserialize)]
     struct Remaining {
         remaining: i64,
     }
     let count = |number: usize| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let results = database
-        .run(Transaction::repeatable_write(vec![Statement::new(
+    let mut statements = vec![
+        schema_guard(),
+        Statement::new(
             TICK,
             vec![
                 Value::Integer(now.get()),
-                count(published),
-                count(moved),
-                broker_error.map_or(Value::Null, |code| Value::Text(code.to_owned())),
+                count(tick.published),
+                count(tick.moved),
+                tick.broker_error
+                    .map_or(Value::Null, |code| Value::Text(code.to_owned())),
             ],
-        )]))
-        .await?;
-    rows_at::<Remaining>(&results, 0)?
+        ),
+    ];
+    statements.extend(super::prune::statements(now, tick.prune_settled_until));
+    let results = database
+        .run(Transaction::repeatable_write(statements))
+        .await
+        .map_err(guarded)?;
+    rows_at::<Remaining>(&results, 1)?
         .into_iter()
         .next()
         .map(|row| row.remaining)
         .ok_or(DatabaseError::Shape)
 }
 
-/// What is still due is counted up to 1000: more than a thousand is the same news.
+/// What is still due is counted up to 1000: more than a thousand is the same news. A tick that handed nothing over
+/// knows nothing of the queue: what it refused with last stays until it takes something (`mark_published`).
 const TICK: &str = "INSERT INTO relay_health (id, last_tick_at, published, settled, remaining, broker_error)
   SELECT 1, ?1, ?2, ?3, (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE relay_at <= ?1 LIMIT 1000)), ?4
   ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, published = excluded.published,
-    settled = excluded.settled, remaining = excluded.remaining, broker_error = excluded.broker_error
+    settled = excluded.settled, remaining = excluded.remaining,
+    broker_error = coalesce(excluded.broker_error, relay_health.broker_error)
   RETURNING remaining";

@@ -10,10 +10,12 @@ pub mod guard;
 pub mod hrana;
 pub mod inspect;
 pub mod intake;
+mod lists;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod migrations;
 pub mod open;
 pub mod parking;
+mod prune;
 pub mod publish;
 pub mod settle;
 mod shared_sql;

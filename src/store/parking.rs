@@ -4,6 +4,7 @@ use libsql::Value;
 use serde::Serialize;
 
 use super::database::{Database, DatabaseError, Statement, Transaction};
+use super::guard::{guarded, schema_guard};
 use crate::outbox::time::Millis;
 
 /// Something that nobody understood.
@@ -26,16 +27,18 @@ pub struct Parked {
 /// Repeatable: the counter of sightings may then count one sighting twice, and nothing depends on it.
 ///
 /// # Errors
-/// [`DatabaseError`]; then the input must not be acknowledged.
+/// [`DatabaseError`]; then the input must not be acknowledged. `SchemaMismatch` where program and schema do not fit:
+/// the program that does may well understand the input.
 pub async fn park(database: &impl Database, parked: &[Parked], now: Millis) -> Result<(), DatabaseError> {
     let list = Value::Text(serde_json::json!(parked).to_string());
     database
-        .run(Transaction::repeatable_write(vec![Statement::new(
-            PARK,
-            vec![list, Value::Integer(now.get())],
-        )]))
+        .run(Transaction::repeatable_write(vec![
+            schema_guard(),
+            Statement::new(PARK, vec![list, Value::Integer(now.get())]),
+        ]))
         .await
         .map(|_| ())
+        .map_err(guarded)
 }
 
 /// ?1 parked, ?2 now

@@ -40,14 +40,17 @@ pub async fn mark_published(
         id: String,
     }
     let results = database
-        .run(Transaction::repeatable_write(vec![Statement::new(
-            MARK,
-            vec![
-                Value::Text(serde_json::json!(reservations).to_string()),
-                Value::Integer(now.get()),
-                Value::Integer(relay_at.get()),
-            ],
-        )]))
+        .run(Transaction::repeatable_write(vec![
+            Statement::new(
+                MARK,
+                vec![
+                    Value::Text(serde_json::json!(reservations).to_string()),
+                    Value::Integer(now.get()),
+                    Value::Integer(relay_at.get()),
+                ],
+            ),
+            Statement::new(QUEUE_TAKES, Vec::new()),
+        ]))
         .await?;
     Ok(rows_at::<Marked>(&results, 0)?
         .into_iter()
@@ -62,6 +65,9 @@ const MARK: &str = "UPDATE outbox SET
   WHERE outbox.id = j.value ->> 'id' AND outbox.status IN ('pending', 'retry')
     AND outbox.publish_count = j.value ->> 'publish_count' AND outbox.claim_count = j.value ->> 'claim_count'
   RETURNING id";
+
+/// The queue works again, whoever noticed it.
+const QUEUE_TAKES: &str = "UPDATE relay_health SET broker_error = NULL WHERE id = 1 AND broker_error IS NOT NULL";
 
 /// What a page of the relay asks for.
 #[derive(Clone, Debug)]

@@ -154,7 +154,7 @@ async function contracts(path) {
       }),
     ];
     if (process.env.SEALPOST_CONTRACT_CLIENT !== "0") {
-      const script = join(import.meta.dirname, "libsql-contract.mjs");
+      const script = join(import.meta.dirname, "libsql.test.mjs");
       passed.push(await suite("@libsql/client against sqld", process.execPath, [script, url]));
     }
     return passed.every(Boolean);

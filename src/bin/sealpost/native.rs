@@ -64,9 +64,12 @@ impl Transport for HttpTransport {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         tokio::task::spawn_blocking(move || {
-            let mut response = request.send(body).map_err(|error| match error {
-                ureq::Error::Timeout(_) => TransportError::TimedOut,
-                _ => TransportError::Disconnected,
+            let mut response = request.send(body).map_err(|error| {
+                if matches!(error, ureq::Error::Timeout(_)) {
+                    TransportError::TimedOut
+                } else {
+                    TransportError::Disconnected
+                }
             })?;
             let status = response.status().as_u16();
             let body = response

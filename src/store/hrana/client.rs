@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::wire::{self, LeakedStream, WireError};
 use crate::ports::Clock;
-use crate::store::database::{Database, DatabaseError, Mode, Repeat, Rows, Transaction};
+use crate::store::database::{Database, DatabaseError, Mode, Repeat, Rows, Statement, Transaction};
 
 /// How often a transaction that did not get its lock is sent again. Nothing ran, so each is free of risk; the server
 /// itself already waits seconds for the lock.
@@ -69,14 +69,30 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
     /// # Errors
     /// As [`Database::run`]; the script must open and commit its own transaction.
     pub async fn run_script(&self, script: &str) -> Result<(), DatabaseError> {
-        let reply = self
-            .post(wire::sequence_request(script))
-            .await
-            .map_err(|_| DatabaseError::Ambiguous)?;
-        match wire::read_sequence(&reply.body) {
-            _ if reply.status != 200 => Err(error_of_status(reply.status)),
-            Ok(()) => Ok(()),
-            Err(error) => Err(decided(error)),
+        let mut busy = 0u32;
+        loop {
+            let reply = self
+                .post(wire::sequence_request(script))
+                .await
+                .map_err(|_| DatabaseError::Ambiguous)?;
+            if reply.status != 200 {
+                return Err(error_of_status(reply.status));
+            }
+            let (outcome, leaked) = wire::read_sequence(&reply.body);
+            if let Some(stream) = leaked {
+                self.close(stream).await;
+            }
+            match outcome {
+                Ok(()) => return Ok(()),
+                // Another runner writes. What had run, if anything, was rolled back with the stream.
+                Err(WireError::BeginBusy | WireError::Aborted) if busy < BUSY_TRIES_MAX => {
+                    self.clock
+                        .sleep(Duration::from_millis(BUSY_PAUSE_MS << busy.min(6)))
+                        .await;
+                    busy = busy.saturating_add(1);
+                }
+                Err(error) => return Err(decided(error)),
+            }
         }
     }
 
@@ -112,6 +128,9 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
 
 impl<T: Transport, C: Clock> Database for Hrana<T, C> {
     async fn run(&self, transaction: Transaction) -> Result<Vec<Rows>, DatabaseError> {
+        if let Some(statement) = transaction.statements.iter().position(Statement::ends_a_transaction) {
+            return Err(DatabaseError::Failed { statement });
+        }
         let repeatable = transaction.mode == Mode::Read || transaction.repeat == Repeat::Safe;
         let body = wire::transaction_request(&transaction);
         let (mut busy, mut lost) = (0u32, 0u32);

@@ -189,27 +189,35 @@ pub fn read_answer(body: &[u8], count: usize) -> Answer {
         // The batch as a whole was refused: unparsable SQL ran nothing, a response that grew too large rolls back
         // with the stream. Neither can have committed.
         Some(StreamResult::Error { error }) if error.is_lost_lock() => Err(WireError::Aborted),
-        Some(StreamResult::Error { .. }) => Err(WireError::Database(DatabaseError::Failed { statement: 0 })),
+        // We opened the stream with this very request: when it went away, nobody says how far it had come.
+        Some(StreamResult::Error { error }) if error.starts_with("STREAM_") => Err(ambiguous()),
+        Some(StreamResult::Error { .. }) => Err(WireError::Database(DatabaseError::Failed { statement: count })),
         None => Err(ambiguous()),
     };
     Answer { outcome, leaked }
 }
 
-/// Reads the answer to [`sequence_request`].
-///
-/// # Errors
-/// [`WireError`] as for a transaction; a failing statement has no position here.
-pub(super) fn read_sequence(body: &[u8]) -> Result<(), WireError> {
-    let answer: PipelineAnswer = serde_json::from_slice(body).map_err(|_| ambiguous())?;
-    match answer.results.into_iter().next() {
+/// Reads the answer to [`sequence_request`]: whether it ran, and a stream that the server kept. A failing statement
+/// has no position here.
+pub(super) fn read_sequence(body: &[u8]) -> (Result<(), WireError>, Option<LeakedStream>) {
+    let Ok(answer) = serde_json::from_slice::<PipelineAnswer>(body) else {
+        return (Err(ambiguous()), None);
+    };
+    let leaked = answer.baton.map(|baton| LeakedStream {
+        baton,
+        base_url: answer.base_url,
+    });
+    let outcome = match answer.results.into_iter().next() {
         Some(StreamResult::Ok { .. }) => Ok(()),
         Some(StreamResult::Error { error }) if error.is_lost_lock() => Err(WireError::BeginBusy),
+        Some(StreamResult::Error { error }) if error.starts_with("STREAM_") => Err(ambiguous()),
         Some(StreamResult::Error { error }) if error.starts_with("SQLITE_CONSTRAINT") => {
             Err(WireError::Database(DatabaseError::Constraint { statement: 0 }))
         }
         Some(StreamResult::Error { .. }) => Err(WireError::Database(DatabaseError::Failed { statement: 0 })),
         None => Err(ambiguous()),
-    }
+    };
+    (outcome, leaked)
 }
 
 fn read_batch(mut response: Json, count: usize) -> Result<Vec<Rows>, WireError> {
@@ -250,7 +258,7 @@ fn first_failure(batch: &BatchResult, count: usize) -> WireError {
     };
     match step.checked_sub(1) {
         None if error.is_lost_lock() => WireError::BeginBusy,
-        None => WireError::Database(DatabaseError::Failed { statement: 0 }),
+        None => WireError::Database(DatabaseError::Failed { statement: count }),
         Some(_) if error.is_lost_lock() => WireError::Aborted,
         Some(statement) if statement >= count => {
             // COMMIT itself failed; deferred constraints do that, and ROLLBACK follows.
@@ -289,10 +297,13 @@ fn value_from_wire(wire: &Json) -> Option<Value> {
     let value = wire.get("value");
     match wire.get("type")?.as_str()? {
         "null" => Some(Value::Null),
-        "integer" => match value? {
-            Json::String(text) => text.parse().ok().map(Value::Integer),
-            other => other.as_i64().map(Value::Integer),
-        },
+        "integer" => {
+            let number = value?;
+            number
+                .as_i64()
+                .or_else(|| number.as_str()?.parse().ok())
+                .map(Value::Integer)
+        }
         "float" => Some(value.and_then(Json::as_f64).map_or(Value::Null, Value::Real)),
         "text" => Some(Value::Text(value?.as_str()?.to_owned())),
         "blob" => BASE64.decode(wire.get("base64")?.as_str()?).ok().map(Value::Blob),

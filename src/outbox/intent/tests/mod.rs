@@ -12,8 +12,6 @@ use crate::outbox::identity::KeyValue;
 use crate::outbox::keys::{Secret, business_key, fingerprint};
 use crate::outbox::problem::FieldError;
 
-/// 2026-01-01T00:00:00Z.
-
 fn families() -> Vec<FamilyShape> {
     let family = |name: &str, key_fields: &[&str], has_template| FamilyShape {
         name: name.to_owned(),

@@ -2,7 +2,7 @@
 // they accept from the model is what they accept from the provider.
 //
 // Run it in the folder that holds node_modules. With RESEND_BASE_URL it uses a model that runs already, and resets it;
-// without, it starts its own from SEALPOST_BIN (target/debug/sealpost by default).
+// without, it starts its own from SEALPOST_BIN, or from the command that was built last.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -12,6 +12,8 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, beforeEach, test } from "node:test";
+
+import { sealpostCommand } from "../../scripts/lib/paths.mjs";
 
 const packages = createRequire(join(process.cwd(), "package.json"));
 // Svix's published example; it guards nothing.
@@ -38,7 +40,7 @@ beforeEach(async () => {
 });
 
 async function startModel() {
-  const binary = process.env.SEALPOST_BIN ?? "target/debug/sealpost";
+  const binary = process.env.SEALPOST_BIN ?? sealpostCommand;
   child = spawn(binary, ["provider", "--listen", "127.0.0.1:0"], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(child, "exit").then(([code]) => {
     throw new Error(`${binary} ended with code ${code} before it listened`);
@@ -174,7 +176,9 @@ test("the official verifier accepts delivery news, and no news that were tampere
     await control("POST", "/_/deliver", { ...order, secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" });
     const verifier = new Webhook(webhookSecret);
     const [good, forged] = received;
-    const event = verifier.verify(good.body, good.headers);
+    // It throws where it refuses; whether it also reads the body depends on its version.
+    verifier.verify(good.body, good.headers);
+    const event = JSON.parse(good.body);
     assert.equal(event.type, "email.delivered");
     assert.equal(event.data.email_id, data.id);
     assert.deepEqual(event.data.tags, { outbox_id: "ord_1" });

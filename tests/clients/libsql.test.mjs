@@ -1,7 +1,8 @@
 // The official client against a server.
 //
-//   node tests/clients/libsql-contract.mjs http://127.0.0.1:8080 [TOKEN]     a server that runs already
-//   node tests/clients/libsql-contract.mjs target/debug/sealpost             the development database, just for this
+//   node tests/clients/libsql.test.mjs                                  the development database, just for this
+//   node tests/clients/libsql.test.mjs target/debug/sealpost            the same, of another build
+//   node tests/clients/libsql.test.mjs http://127.0.0.1:8080 [TOKEN]    a server that runs already
 //
 // It asks for what an application asks for, through `@libsql/client`, so that the server is right in the eyes of a
 // program that was not written for it. Every case has a table of its own, so that servers may be shared. A case that
@@ -13,11 +14,9 @@ import { after, test } from "node:test";
 
 import { createClient } from "@libsql/client";
 
-const target = process.argv[2] ?? process.env.SEALPOST_CONTRACT_URL;
-if (!target) {
-  console.error("usage: node libsql-contract.mjs URL [TOKEN] | COMMAND");
-  process.exit(64);
-}
+import { sealpostCommand } from "../../scripts/lib/paths.mjs";
+
+const target = process.argv[2] ?? process.env.SEALPOST_CONTRACT_URL ?? sealpostCommand;
 const url = /^https?:/.test(target) ? target : await start(target);
 const authToken = process.argv[3];
 const INTEGER_MAX = 2n ** 63n - 1n;
