@@ -102,7 +102,10 @@ async fn two_workers_at_once_make_one_call() {
         let (one, other) = futures_util::join!(world.deliver_ids(&ids), world.deliver_ids(&ids));
         assert_eq!(world.mailer.calls(), 1, "dead before: {dead_before}");
         assert_eq!(world.status(&id).await, "sent");
-        let retries = [one, other].iter().filter(|all| all[0] != Decision::Acknowledge).count();
+        let retries = [one, other]
+            .iter()
+            .filter(|all| all[0] != Decision::Acknowledge)
+            .count();
         assert!(retries <= 1, "{retries}");
     }
 }
