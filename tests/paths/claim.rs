@@ -107,6 +107,12 @@ async fn two_workers_at_once_make_one_call() {
             .filter(|all| all[0] != Decision::Acknowledge)
             .count();
         assert!(retries <= 1, "{retries}");
+        let rows = world.sql("SELECT claim_count FROM outbox", vec![]).await;
+        assert_eq!(
+            integer(&rows[0][0]),
+            1 + i64::from(dead_before),
+            "a live claim was taken over"
+        );
     }
 }
 
