@@ -78,6 +78,45 @@ async fn an_answer_lost_at_the_claim_is_recognised_by_its_own_token() {
 }
 
 #[tokio::test]
+async fn an_answer_lost_at_the_claim_claims_no_second_share() {
+    let world = TestWorld::with(config_with(&[("SUBREQUEST_BUDGET", "50")])).await;
+    world.notices(100).await;
+    world.transport.next(Wire::LoseAnswer);
+    world.deliver().await;
+    assert_eq!(world.mailer.calls(), 42);
+    assert_eq!((world.count("sent").await, world.count("enqueued").await), (42, 58));
+}
+
+#[tokio::test]
+async fn two_workers_at_once_make_one_call() {
+    for dead_before in [false, true] {
+        let world = TestWorld::new().await;
+        let id = if dead_before {
+            let id = claimed_and_dead(&world).await;
+            world.clock.advance(LEASE_AND_SKEW);
+            id
+        } else {
+            world.notices(1).await.remove(0)
+        };
+        let ids = [&*id];
+        let (one, other) = futures_util::join!(world.deliver_ids(&ids), world.deliver_ids(&ids));
+        assert_eq!(world.mailer.calls(), 1, "dead before: {dead_before}");
+        assert_eq!(world.status(&id).await, "sent");
+        let retries = [one, other]
+            .iter()
+            .filter(|all| all[0] != Decision::Acknowledge)
+            .count();
+        assert!(retries <= 1, "{retries}");
+        let rows = world.sql("SELECT claim_count FROM outbox", vec![]).await;
+        assert_eq!(
+            integer(&rows[0][0]),
+            1 + i64::from(dead_before),
+            "a live claim was taken over"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_answer_lost_at_mark_sent_ends_in_one_mail_with_the_first_id() {
     for wire in [Wire::LoseAnswer, Wire::GatewayAfterCommit, Wire::Refuse] {
         let world = TestWorld::new().await;

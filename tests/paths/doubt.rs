@@ -51,6 +51,8 @@ async fn after_the_providers_window_nothing_sends_again_by_itself() {
             "{door}"
         );
         assert_eq!(world.mailer.calls(), 1, "{door}");
+        let rows = world.sql("SELECT count(*) FROM attempts", vec![]).await;
+        assert_eq!(integer(&rows[0][0]), 1, "{door}: no attempt was opened for it");
         world.run_for(48 * HOUR, HOUR).await;
         assert_eq!(world.mailer.calls(), 1, "{door}, later");
     }
@@ -78,6 +80,20 @@ async fn the_providers_window_counts_from_the_first_attempt_and_keeps_its_margin
     assert!(last < 23 * HOUR, "no call after the window less its margin: {last:?}");
     assert!(last > 21 * HOUR, "tries do not run out while in doubt: {last:?}");
     assert!(world.mailer.calls() > 20, "{} calls", world.mailer.calls());
+}
+
+#[tokio::test]
+async fn an_open_attempt_of_the_dead_does_not_move_the_providers_window() {
+    let world = TestWorld::new().await;
+    let id = in_doubt(&world).await;
+    world.clock.advance(22 * HOUR);
+    let before = world.transport.executed();
+    let died = die_when(|| world.transport.executed() == before + 2, world.deliver_ids(&[&id])).await;
+    assert_eq!(died, None, "after the open, before the call");
+    world.clock.advance(2 * HOUR);
+    assert_eq!(world.deliver_ids(&[&id]).await, [Decision::Acknowledge]);
+    assert_eq!(world.state(&id).await, owned("unknown", "provider_window_closed"));
+    assert_eq!(world.mailer.calls(), 1);
 }
 
 #[tokio::test]
