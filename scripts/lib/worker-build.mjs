@@ -1,6 +1,6 @@
 // Builds the Worker for release, strips it, measures it, and does nothing where nothing changed.
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { delimiter, join, relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { mustRun, looksOffline } from './run.mjs';
@@ -31,6 +31,37 @@ export async function buildWorker() {
   if (OUTPUTS.every((name) => existsSync(join(buildDir, name))) && existsSync(STAMP) && readFileSync(STAMP, 'utf8') === inputs) {
     return false;
   }
+  const ms = await compile(root);
+  await shrink();
+  mkdirSync(buildDir, { recursive: true });
+  writeFileSync(STAMP, inputs);
+  sayPart('build', `built in ${seconds(ms)}`);
+  return true;
+}
+
+/**
+ * Builds the Worker from a copy of the sources that `change(folder)` has changed, for a test that deploys another
+ * version; returns its build folder. Nothing is built where the copy is the same as last time.
+ */
+export async function buildVariant(name, change) {
+  const folder = join(wasmTargetDir, 'variants', name);
+  const stamp = join(folder, '.inputs');
+  for (const input of INPUTS) {
+    rmSync(join(folder, input), { recursive: true, force: true });
+    if (existsSync(join(root, input))) cpSync(join(root, input), join(folder, input), { recursive: true });
+  }
+  change(folder);
+  const inputs = hashInputs(folder);
+  const built = OUTPUTS.every((output) => existsSync(join(folder, 'build', output)));
+  if (!built || !existsSync(stamp) || readFileSync(stamp, 'utf8') !== inputs) {
+    await compile(folder);
+    writeFileSync(stamp, inputs);
+  }
+  return join(folder, 'build');
+}
+
+/** Runs worker-build on the sources in a folder; returns how long it took, in ms. */
+async function compile(folder) {
   await ensureRust();
   const compiler = await ensureWasmTarget();
   const workerBuild = await ensureWorkerBuild();
@@ -38,6 +69,7 @@ export async function buildWorker() {
   const about = existsSync(wasmTargetDir) ? '40 s' : '2 min';
   sayPart('build', `compiling the Worker in release mode (about ${about})`);
   const { ms } = await mustRun(`worker-build ${WORKER_BUILD_VERSION}`, workerBuild, ['--release', '--no-opt'], {
+    cwd: folder,
     label: 'worker-build',
     about,
     env: {
@@ -50,11 +82,7 @@ export async function buildWorker() {
     explain: (said) =>
       looksOffline(said) ? 'The crates registry cannot be reached, and some crates are not on this machine yet: check the network and try again.' : undefined,
   });
-  await shrink();
-  mkdirSync(buildDir, { recursive: true });
-  writeFileSync(STAMP, inputs);
-  sayPart('build', `built in ${seconds(ms)}`);
-  return true;
+  return ms;
 }
 
 /**
@@ -94,17 +122,17 @@ export function checkWorkerSize() {
   }
 }
 
-function hashInputs() {
+function hashInputs(folder = root) {
   const hash = createHash('sha256');
-  for (const input of INPUTS) addToHash(hash, join(root, input));
+  for (const input of INPUTS) addToHash(hash, folder, join(folder, input));
   return hash.digest('hex');
 }
 
-function addToHash(hash, path) {
-  const name = relative(root, path);
+function addToHash(hash, folder, path) {
+  const name = relative(folder, path);
   if (NATIVE_ONLY.includes(name) || !existsSync(path)) return;
   if (statSync(path).isDirectory()) {
-    for (const entry of readdirSync(path).sort()) addToHash(hash, join(path, entry));
+    for (const entry of readdirSync(path).sort()) addToHash(hash, folder, join(path, entry));
     return;
   }
   const bytes = readFileSync(path);

@@ -129,3 +129,42 @@ pub(super) fn number(
             .ok_or(SettingError::OutOfBounds { name, least, most }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Result<String, SettingError> {
+        address(&|_: &str| Some(value.to_owned()), "DATABASE_URL")
+    }
+
+    #[test]
+    fn an_address_is_read_without_its_last_slash() {
+        assert_eq!(read("https://db.example/").unwrap(), "https://db.example");
+        assert_eq!(read(" libsql://db.example ").unwrap(), "https://db.example");
+        for wrong in [
+            "",
+            "db.example",
+            "https://",
+            "https://a@db.example",
+            "https://db.example/?x",
+            "ftp://db.example",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_plain_address_is_one_of_this_machine() {
+        for local in ["http://127.0.0.1:8080", "http://localhost", "http://[::1]:9/"] {
+            assert!(read(local).is_ok(), "{local}");
+        }
+        for far in [
+            "http://db.example",
+            "http://127.0.0.1.db.example",
+            "http://localhost.db.example:80",
+        ] {
+            assert!(read(far).is_err(), "{far}");
+        }
+    }
+}

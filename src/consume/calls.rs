@@ -12,6 +12,7 @@ use crate::outbox::time::Millis;
 use crate::outbox::window::Repetition;
 use crate::ports::{Clock as _, Field, Level, Log as _, MailAnswer, MailRequest, Mailer as _, World, random_number};
 use crate::provider::classify::{Answer, ThrottleKind, classify};
+use crate::provider::code::ProviderCode;
 use crate::store::open::OpenedAttempt;
 use crate::store::settle::{NewPause, Settlement};
 
@@ -76,13 +77,8 @@ impl<W: World> Wave<'_, W> {
         }
         let now = clock.now();
         let case = Case {
-            id: &ready.id,
-            attempt: &attempt.attempt,
-            attempt_count: ready.attempt_count,
-            doubts: ready.doubts,
             anchor: ready.anchor.unwrap_or(opened_at),
-            now,
-            random: random_number(self.world.random()),
+            ..ready.case(now, random_number(self.world.random()))
         };
         if let Some(reason) = self.reason_not_to_call(ready, now) {
             return verdict::not_called(&case, reason, &self.config.timing);
@@ -97,7 +93,7 @@ impl<W: World> Wave<'_, W> {
             MailAnswer::Response { status, .. } => Some(*status),
             MailAnswer::TimedOut | MailAnswer::Disconnected => None,
         };
-        let answer = classify(&raw, now);
+        let answer = of_one_mail(classify(&raw, now), ready.sealed.body(), &self.config.sender.from);
         self.learn(&answer, &ready.id, now);
         verdict::answered(&Case { now, ..case }, &answer, http_status, &self.config.timing)
     }
@@ -136,8 +132,7 @@ impl<W: World> Wave<'_, W> {
             wait,
         } = answer
         {
-            let until = now.plus(*wait);
-            self.brake.set(Some((until, *wait <= BRAKE_WAIT_MAX)));
+            self.brake_until(now.plus(*wait), *wait <= BRAKE_WAIT_MAX);
             log.note(
                 Level::Info,
                 "provider_rate_limited",
@@ -148,16 +143,18 @@ impl<W: World> Wave<'_, W> {
             log.note(Level::Alarm, "payload_conflict", &[("outboxId", Field::Id(id))]);
         }
         if let Some(pause) = verdict::pause_of(answer, &self.config.timing) {
-            self.brake.set(Some((
-                now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())),
-                false,
-            )));
-            // One alarm for the batch, however many calls were under way.
-            if self.pause.borrow().is_none() {
-                log.note(Level::Alarm, "sending_paused", &[("reason", Field::Code(pause.reason))]);
-            }
+            self.brake_until(now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())), false);
             self.pause.replace(Some(pause));
         }
+    }
+
+    /// Answers come in any order: a short wait never takes back a long one, nor an earlier end a later one.
+    fn brake_until(&self, until: Millis, waited: bool) {
+        let (until, waited) = match self.brake.get() {
+            Some((other, other_waited)) => (until.max(other), waited && other_waited),
+            None => (until, waited),
+        };
+        self.brake.set(Some((until, waited)));
     }
 
     async fn wait_until(&self, at: Millis) {
@@ -167,6 +164,30 @@ impl<W: World> Wave<'_, W> {
             clock.sleep(wait).await;
         }
     }
+}
+
+/// A sender's domain that is not verified is everybody's trouble only where it is everybody's sender. A mail that brought
+/// a sender of another domain is refused by itself: its bytes are sealed, so no later try could do better, and a pause
+/// for its sake would stop the others again after each probe.
+fn of_one_mail(answer: Answer, body: &str, usual_sender: &str) -> Answer {
+    #[derive(serde::Deserialize)]
+    struct Sent {
+        from: String,
+    }
+    if let Answer::Misconfigured {
+        code: code @ ProviderCode::DomainNotVerified,
+    } = answer
+        && let Ok(sent) = serde_json::from_str::<Sent>(body)
+        && domain(&sent.from) != domain(usual_sender)
+    {
+        return Answer::Refused { code };
+    }
+    answer
+}
+
+fn domain(mailbox: &str) -> Option<String> {
+    let (_, domain) = mailbox.rsplit_once('@')?;
+    Some(domain.trim_end_matches('>').to_ascii_lowercase())
 }
 
 fn whole_ms(duration: Duration) -> i64 {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::decision::queue_keeps;
 use crate::config::Timing;
 use crate::outbox::attempt::Outcome;
-use crate::outbox::backoff::{backoff, spread};
+use crate::outbox::backoff::{BACKOFF_CAP, backoff, spread};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 use crate::outbox::window::Repetition;
@@ -26,6 +26,8 @@ pub(super) enum NotCalled {
     WindowMissed,
     /// The provider may have forgotten the key of a doubtful mail.
     ProviderWindowClosed,
+    /// The invocation has no requests left for it.
+    NoRoom,
     /// An answer to another call of this batch told us to stop until then.
     Braked {
         /// When calls may be made again.
@@ -59,6 +61,15 @@ pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) ->
             },
             case,
             spread_soon(case, timing),
+            timing,
+        ),
+        NotCalled::NoRoom => retry(
+            Settlement {
+                code: "invocation_full",
+                ..base
+            },
+            case,
+            Duration::from_secs(1),
             timing,
         ),
         NotCalled::WindowMissed => Settlement {
@@ -219,7 +230,9 @@ fn repeat_in_doubt(base: Settlement, case: &Case<'_>, named: Option<Duration>, t
         },
         Repetition::OpenUntil(end) => {
             let own = backoff(timing.backoff_base, case.attempt_count.saturating_add(1), case.random);
-            let wait = own.max(named.unwrap_or(Duration::ZERO)).min(end.since(case.now));
+            // A wait of a day would use up the window: the row would end as unknown without having been asked again.
+            let named = named.unwrap_or(Duration::ZERO).min(BACKOFF_CAP);
+            let wait = own.max(named).min(end.since(case.now));
             retry(base, case, wait, timing)
         }
     }

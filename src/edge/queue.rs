@@ -1,7 +1,7 @@
 //! The queue handler, exported by hand: the crate's own macro hides how often a message was delivered, and turns an
 //! error into a panic that takes every other request of the instance with it.
 
-use js_sys::{Object, Reflect};
+use js_sys::{ArrayBuffer, JSON, Object, Reflect, Uint8Array};
 use wasm_bindgen::prelude::*;
 use worker::Env;
 use worker::worker_sys::{Context, Message, MessageBatch};
@@ -12,6 +12,7 @@ use super::world::EdgeWorld;
 use crate::config::Config;
 use crate::consume::{Decision, Delivery, consume, retry_delay};
 use crate::dead_letter::consume_dead_letters;
+use crate::outbox::envelope::NOT_TEXT_MARK;
 use crate::ports::{Field, Level, Log as _};
 
 /// Main and dead-letter queue. Resolves whatever happens to the messages: each gets exactly one of ack and retry. Only a
@@ -70,9 +71,31 @@ fn delivery(message: &Message) -> Delivery {
         .and_then(|value| value.as_f64())
         .unwrap_or(1.0);
     Delivery {
-        body: message.body().ok().and_then(|body| body.as_string()),
+        body: message.body().ok().map(|body| text_of(&body)),
         attempts: attempts as u32,
     }
+}
+
+/// The body, or what stands for one that is no text: it is parked, and there it must still be there to read.
+fn text_of(body: &JsValue) -> String {
+    if let Some(text) = body.as_string() {
+        return text;
+    }
+    let bytes = match body.dyn_ref::<ArrayBuffer>() {
+        Some(buffer) => Some(Uint8Array::new(buffer)),
+        None => body.dyn_ref::<Uint8Array>().cloned(),
+    };
+    let shown = match bytes {
+        Some(bytes) => Some(
+            bytes
+                .to_vec()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>(),
+        ),
+        None => JSON::stringify(body).ok().and_then(|json| json.as_string()),
+    };
+    format!("{NOT_TEXT_MARK}{}", shown.unwrap_or_default())
 }
 
 /// A call that throws leaves the message without a decision, which the platform takes for an ack; so it is tried as a

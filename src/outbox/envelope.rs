@@ -11,6 +11,9 @@ pub const VERSION: u32 = 1;
 /// The longest body that is read. An envelope has about 100 bytes; trace ids may add some.
 pub const BODY_BYTES_MAX: usize = 4_096;
 
+/// Begins what stands for a body that is no text, so that it can be kept. No JSON begins so.
+pub const NOT_TEXT_MARK: &str = "(not a text) ";
+
 /// A queue message as it is written and read, always as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,7 +69,9 @@ impl Envelope {
     /// # Errors
     /// [`EnvelopeError`] names the first thing that is wrong.
     pub fn read(body: Option<&str>) -> Result<Self, EnvelopeError> {
-        let text = body.ok_or(EnvelopeError::NotText)?;
+        let text = body
+            .filter(|text| !text.starts_with(NOT_TEXT_MARK))
+            .ok_or(EnvelopeError::NotText)?;
         if text.len() > BODY_BYTES_MAX {
             return Err(EnvelopeError::TooLong);
         }
@@ -108,6 +113,10 @@ mod tests {
     fn names_what_is_wrong() {
         let cases = [
             (None, EnvelopeError::NotText),
+            (
+                Some(r#"(not a text) {"kind":"sealpost-outbox","version":1,"outboxId":"inv_0123456789"}"#),
+                EnvelopeError::NotText,
+            ),
             (Some("null"), EnvelopeError::Unreadable),
             (Some("text"), EnvelopeError::Unreadable),
             (Some("{}"), EnvelopeError::KindUnknown),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
 use super::guard::{guarded, schema_guard};
+use super::lists::lists;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -41,7 +42,8 @@ pub struct NewIntent {
     pub not_before: Option<i64>,
     /// Not at or after (Unix ms).
     pub not_after: Option<i64>,
-    /// The letter as JSON.
+    /// The letter as JSON. It travels in a list of its own.
+    #[serde(skip)]
     pub letter: String,
     /// Its length.
     pub letter_bytes: usize,
@@ -85,7 +87,8 @@ pub enum Recorded {
 /// The position of the statement that refuses another meaning under a known key.
 const MEANING_AT: usize = 1;
 
-/// "Record these." One batch of set statements; a fixed number, whatever the number of intents.
+/// "Record these." One batch of set statements; a fixed number, whatever the number of intents, and one more for
+/// every two megabytes of letters.
 ///
 /// Repeatable: the ids are chosen before, rows and keys are inserted only where no key is known, and the answer is read
 /// back by key, so that a second run finds the rows of the first under the same ids.
@@ -93,18 +96,31 @@ const MEANING_AT: usize = 1;
 /// # Errors
 /// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn record(database: &impl Database, intents: &[NewIntent], now: Millis) -> Result<Recorded, DatabaseError> {
+    #[derive(Serialize)]
+    struct Letter<'a> {
+        id: &'a str,
+        letter: &'a str,
+    }
     let list = Value::Text(serde_json::json!(intents).to_string());
-    let now = Value::Integer(now.get());
-    let statements = vec![
+    let letters = lists(intents.iter().map(|intent| Letter {
+        id: &intent.id,
+        letter: &intent.letter,
+    }));
+    let mut statements = vec![
         schema_guard(),
         Statement::new(REFUSE_OTHER_MEANING, vec![list.clone()]),
-        Statement::new(INSERT_ROWS, vec![list.clone(), now]),
+        Statement::new(INSERT_ROWS, vec![list.clone(), Value::Integer(now.get())]),
         Statement::new(INSERT_KEYS, vec![list.clone()]),
-        Statement::new(INSERT_LETTERS, vec![list.clone()]),
-        Statement::new(READ_BACK, vec![list]),
     ];
+    statements.extend(
+        letters
+            .into_iter()
+            .map(|letters| Statement::new(INSERT_LETTERS, vec![letters])),
+    );
+    let read_back_at = statements.len();
+    statements.push(Statement::new(READ_BACK, vec![list]));
     match database.run(Transaction::repeatable_write(statements)).await {
-        Ok(results) => Ok(Recorded::Committed(rows_at(&results, 5)?)),
+        Ok(results) => Ok(Recorded::Committed(rows_at(&results, read_back_at)?)),
         Err(DatabaseError::Constraint { statement: MEANING_AT }) => Ok(Recorded::MeaningConflict),
         Err(error) => Err(guarded(error)),
     }
@@ -174,7 +190,7 @@ const INSERT_KEYS: &str = "INSERT INTO intent_keys (key, secret_id, outbox_id)
   WHERE true
   ON CONFLICT (key) DO NOTHING";
 
-/// ?1 intents
+/// Letters of rows that were new; a known fact's letter finds no row of its id. ?1 letters
 const INSERT_LETTERS: &str = "INSERT INTO letters (outbox_id, body)
   SELECT o.id, j.value ->> 'letter' FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
   WHERE true

@@ -10,6 +10,7 @@ pub mod guard;
 pub mod hrana;
 pub mod inspect;
 pub mod intake;
+mod lists;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod migrations;
 pub mod open;

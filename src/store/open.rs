@@ -5,6 +5,7 @@ use libsql::Value;
 use serde::{Deserialize, Serialize};
 
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::lists::lists;
 use super::settle::{self, Settled, Settlement};
 use crate::outbox::time::Millis;
 
@@ -24,7 +25,8 @@ pub struct Opening<'a> {
 /// Bytes to freeze.
 #[derive(Clone, Debug, Serialize)]
 pub struct NewSeal<'a> {
-    /// The request body.
+    /// The request body. It travels in a list of its own.
+    #[serde(skip)]
     pub body: &'a str,
     /// Its length in bytes.
     pub bytes: usize,
@@ -96,26 +98,42 @@ pub struct Opened {
 /// # Errors
 /// [`DatabaseError`]; nothing was opened then, unless it is `Ambiguous`.
 pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result<Opened, DatabaseError> {
+    #[derive(Serialize)]
+    struct Bytes<'a> {
+        id: &'a str,
+        sha256: &'a str,
+        body: &'a str,
+    }
     let token = Value::Text(request.token.to_owned());
     let now = Value::Integer(request.now.get());
+    let seals = lists(request.openings.iter().filter_map(|opening| {
+        opening.seal.as_ref().map(|seal| Bytes {
+            id: opening.id,
+            sha256: opening.sha256,
+            body: seal.body,
+        })
+    }));
     let openings = Value::Text(serde_json::json!(request.openings).to_string());
     let interval = Value::Integer(request.pace_interval_ms);
     let wait = Value::Integer(request.pace_wait_ms_max);
     let provider = Value::Text(request.provider.to_owned());
     let mut statements = settle::statements(request.token, request.now, request.settlements);
-    let first = statements.len();
+    statements.push(Statement::new(
+        SEAL_ROW,
+        vec![
+            openings.clone(),
+            token.clone(),
+            now.clone(),
+            provider.clone(),
+            Value::Text(request.provider_scope.to_owned()),
+        ],
+    ));
+    statements.extend(
+        seals
+            .into_iter()
+            .map(|seals| Statement::new(SEAL_BYTES, vec![seals, token.clone()])),
+    );
     statements.extend([
-        Statement::new(
-            SEAL_ROW,
-            vec![
-                openings.clone(),
-                token.clone(),
-                now.clone(),
-                provider.clone(),
-                Value::Text(request.provider_scope.to_owned()),
-            ],
-        ),
-        Statement::new(SEAL_BYTES, vec![openings.clone(), token.clone()]),
         Statement::new(
             OPEN,
             vec![
@@ -145,11 +163,12 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
                 Value::Integer(request.pace_wait_ms_max),
             ],
         ),
-        Statement::new(OPENED, vec![openings, token]),
     ]);
+    let opened_at = statements.len();
+    statements.push(Statement::new(OPENED, vec![openings, token]));
     let results = database.run(Transaction::repeatable_write(statements)).await?;
     Ok(Opened {
-        attempts: rows_at(&results, first.saturating_add(6))?,
+        attempts: rows_at(&results, opened_at)?,
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -163,12 +182,11 @@ const SEAL_ROW: &str = "UPDATE outbox SET
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
     AND outbox.seal_sha256 IS NULL AND j.value -> '$.seal' <> 'null'";
 
-/// ?1 openings, ?2 token
+/// ?1 new seals, ?2 token
 const SEAL_BYTES: &str = "INSERT INTO seals (outbox_id, sha256, body)
-  SELECT o.id, o.seal_sha256, j.value ->> '$.seal.body'
+  SELECT o.id, o.seal_sha256, j.value ->> 'body'
   FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
   WHERE o.claim_token = ?2 AND o.status = 'processing' AND o.seal_sha256 = j.value ->> 'sha256'
-    AND j.value -> '$.seal' <> 'null'
   ON CONFLICT (outbox_id) DO NOTHING";
 
 /// One attempt for each row that is still ours, has exactly these bytes sealed, and gets a slot in time.
@@ -201,10 +219,10 @@ const REJECT: &str = "UPDATE outbox SET
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
 
-/// processing -> retry: the pace gave no slot in time. No try is burnt. ?1 openings, ?2 token, ?3 now, ?4 wait
+/// processing -> retry: the pace gave no slot in time. No try is burnt, and what ran alone runs alone again. ?1 openings, ?2 token, ?3 now, ?4 wait
 const NO_SLOT: &str = "UPDATE outbox SET
     status = 'retry', cause = 'paced', next_attempt_at = ?3 + ?4, relay_at = ?3 + ?4,
-    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, updated_at = ?3
+    claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = outbox.id AND a.claim_token = ?2)";

@@ -99,13 +99,12 @@ export async function assertSentOnce(stack, ids) {
   }
 }
 
-/** The notes that the Worker wrote, as far as they are JSON. */
+/** The notes that the Worker wrote: the JSON in each line, whatever the local runtime paints around it. */
 export function notesOf(log) {
   return log.split('\n').flatMap((line) => {
-    const start = line.indexOf('{"code"');
-    if (start < 0) return [];
+    const json = line.match(/\{".*\}/)?.[0];
     try {
-      return [JSON.parse(line.slice(start))];
+      return json === undefined ? [] : [JSON.parse(json)];
     } catch {
       return [];
     }

@@ -1,25 +1,26 @@
 //! The paths against real parts: the Worker's own code, the real engine behind the real wire format, and the provider
 //! model in process. Time stands still unless a test moves it.
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test stops where something is not as expected, in its helpers too"
-)]
 
 mod answers;
 mod backoff;
 mod claim;
+mod dead_letters;
+mod doors;
 mod doubt;
 mod freeze;
 mod happy;
+mod hrana;
+mod idempotency;
+mod intake;
 mod lease;
+mod migrations;
+mod plans;
 mod poison;
+mod privacy;
 mod prune;
+mod publish;
+mod relay;
 mod review;
 mod settle;
 mod support;

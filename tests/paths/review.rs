@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sealpost::consume::Decision;
+use sealpost::devstack::provider::fault::{Fault, FaultKind, RetryAfter};
 
 use crate::support::{TestWorld, config_with, notice_with_key};
 
@@ -61,7 +62,13 @@ async fn a_pause_whose_only_due_row_is_a_suspect_is_probed_by_it_and_lifted() {
     pause_that_ran_out(&world).await;
     world.run_for(1_800 * SECOND, 60 * SECOND).await;
     world.deliver_ids(&[&id]).await;
-    assert_eq!(world.status(&id).await, "sent", "{:?} {}", world.state(&id).await, world.notes.text());
+    assert_eq!(
+        world.status(&id).await,
+        "sent",
+        "{:?} {}",
+        world.state(&id).await,
+        world.notes.text()
+    );
     assert!(world.sql("SELECT 1 FROM pauses", vec![]).await.is_empty());
 }
 
@@ -110,4 +117,83 @@ async fn full_batches_of_healthy_rows_do_not_starve_a_suspect() {
     }
     assert_eq!(world.status(&id).await, "sent");
     assert_eq!(world.deliver_ids(&[&id]).await, [Decision::Acknowledge]);
+}
+
+/// A letter whose every character is written as two bytes in JSON, and as more in JSON within JSON.
+fn quotes(key: &str, bytes: usize) -> serde_json::Value {
+    let mut intent = notice_with_key(key);
+    intent["content"]["text"] = "\"".repeat(bytes).into();
+    intent
+}
+
+#[tokio::test]
+async fn a_full_request_of_letters_that_double_in_json_is_recorded_and_sent() {
+    let world = TestWorld::new().await;
+    // 4 MB as the request writes them.
+    let intents: Vec<_> = (0..40).map(|n| quotes(&format!("q{n}"), 50_000)).collect();
+    let accepted = world.intake(&intents).await.expect("recorded");
+    assert_eq!(accepted.receipts.len(), 40);
+    let bytes: usize = world
+        .transport
+        .bodies()
+        .iter()
+        .map(String::len)
+        .max()
+        .expect("a request");
+    assert!(bytes < 20_000_000, "a request of {bytes} bytes");
+    let ids: Vec<&str> = accepted.receipts.iter().map(|receipt| receipt.id.as_str()).collect();
+    world.mailer.fault(FaultKind::ServiceUnavailable, 40);
+    for _ in 0..4 {
+        world.transport.take_requests();
+        world.deliver_ids(&ids).await;
+        let bytes: usize = world
+            .transport
+            .bodies()
+            .iter()
+            .map(String::len)
+            .max()
+            .expect("a request");
+        assert!(bytes < 20_000_000, "a request of {bytes} bytes");
+        world.clock.advance(60 * SECOND);
+    }
+    assert_eq!(world.count("sent").await, 40, "{}", world.notes.text());
+}
+
+#[tokio::test]
+async fn a_long_wait_named_to_a_row_in_doubt_does_not_use_up_its_window() {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let fault = Fault {
+        retry_after: Some(RetryAfter::Seconds(86_400)),
+        ..Fault::once(FaultKind::ServiceUnavailable)
+    };
+    world
+        .mailer
+        .model
+        .borrow_mut()
+        .faults()
+        .add(vec![fault])
+        .expect("a rule fits");
+    world.deliver().await;
+    assert_eq!(world.status(&id).await, "retry");
+    world.run_for(7_200 * SECOND, 60 * SECOND).await;
+    assert_eq!(world.status(&id).await, "sent", "{:?}", world.state(&id).await);
+}
+
+#[tokio::test]
+async fn one_mail_with_a_sender_of_its_own_that_is_not_verified_stops_nobody_else() {
+    let world = TestWorld::new().await;
+    let mut own = notice_with_key("own");
+    own["content"]["from"] = "Stranger <mail@stranger.example>".into();
+    let bad = world.intake(&[own]).await.expect("recorded").receipts.remove(0).id;
+    world.mailer.fault(FaultKind::UnverifiedDomain, 1);
+    world.deliver().await;
+    let good = world.notices(1).await.remove(0);
+    world.deliver().await;
+    assert_eq!(world.status(&good).await, "sent", "{:?}", world.state(&good).await);
+    assert_eq!(
+        world.state(&bad).await,
+        ("failed".to_owned(), "domain_not_verified".to_owned())
+    );
+    assert!(world.sql("SELECT 1 FROM pauses", vec![]).await.is_empty());
 }

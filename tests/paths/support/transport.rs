@@ -23,6 +23,8 @@ pub enum Wire {
     GatewayAfterCommit,
     /// The server answers with this instead, and does nothing.
     Instead(u16, String),
+    /// The server does its work and its answer is changed on the way.
+    Rewrite(fn(String) -> String),
     /// The answer is cut in half.
     Truncate,
 }
@@ -136,6 +138,14 @@ impl Transport for EngineTransport {
                 Ok(Reply {
                     status: 502,
                     body: b"<html>bad gateway</html>".to_vec(),
+                })
+            }
+            Wire::Rewrite(change) => {
+                let reply = run();
+                let text = String::from_utf8(reply.body).expect("the engine answers in UTF-8");
+                Ok(Reply {
+                    status: reply.status,
+                    body: change(text).into_bytes(),
                 })
             }
             Wire::Truncate => {

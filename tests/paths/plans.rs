@@ -1,0 +1,194 @@
+//! What the statements cost: no table that grows is ever walked, and a million settled rows cost no more than a few.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use libsql::Value;
+use sealpost::devstack::provider::fault::FaultKind;
+use sealpost::outbox::envelope::Envelope;
+use serde_json::{Value as Json, json};
+
+use super::doors::{get, one_intent, post};
+use crate::support::{TestWorld, notice_with_key, text};
+
+/// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
+/// (parking is only counted, and only up to a limit).
+const SMALL: [&str; 16] = [
+    "CONSTANT",
+    "aside",
+    "h",
+    "j",
+    "k",
+    "other",
+    "p",
+    "page",
+    "parking",
+    "pauses",
+    "relay_health",
+    "s",
+    "schema",
+    "schema_migrations",
+    "stop",
+    "taken",
+];
+
+/// Keeps every statement that the paths send, with the number of its variables.
+struct Seen(BTreeMap<String, usize>);
+
+impl Seen {
+    fn keep(&mut self, world: &TestWorld) {
+        for body in world.transport.bodies() {
+            let body: Json = serde_json::from_str(&body).unwrap();
+            for step in body["requests"][0]["batch"]["steps"].as_array().into_iter().flatten() {
+                let sql = step["stmt"]["sql"].as_str().unwrap();
+                if !["BEGIN", "COMMIT", "ROLLBACK"].iter().any(|word| sql.starts_with(word)) {
+                    let variables = step["stmt"]["args"].as_array().map_or(0, Vec::len);
+                    self.0.insert(sql.to_owned(), variables);
+                }
+            }
+        }
+        world.transport.take_requests();
+    }
+}
+
+/// Every statement of the Worker, because every path was walked.
+async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
+    let mut seen = Seen(BTreeMap::new());
+    world.transport.take_requests();
+    let ids = world.notices(3).await;
+    seen.keep(world);
+    world.mailer.fault(FaultKind::InvalidKey, 1);
+    world.deliver().await;
+    seen.keep(world);
+    world.mailer.clear_faults();
+    world.clock.advance(Duration::from_secs(3_600));
+    world.tick().await;
+    seen.keep(world);
+    world.deliver().await;
+    seen.keep(world);
+    let mut other = one_intent();
+    other["intents"][0]["content"]["text"] = json!("Bad news.");
+    assert_eq!(post(world, &other).await.status, 409);
+    seen.keep(world);
+    let bodies = [Envelope::to_row(&ids[0]).to_body(), "what?".to_owned()];
+    world.deliver_dead(&bodies).await;
+    seen.keep(world);
+    get(world, &format!("/v1/intents/{}", ids[0]), Some(super::doors::PRODUCER)).await;
+    get(world, "/health", None).await;
+    seen.keep(world);
+    seen.0
+}
+
+/// How many statements the store is made of, as its source has them.
+fn statements_in_source() -> usize {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store");
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
+        .filter(|path| !path.ends_with("migrations.rs"))
+        .map(|path| {
+            std::fs::read_to_string(path)
+                .unwrap()
+                .matches("Statement::new(")
+                .count()
+        })
+        .sum()
+}
+
+/// The plan's lines that walk a table that grows.
+async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
+    let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
+    let plan = world.sql(explain, vec![Value::Null; variables]).await;
+    assert!(!plan.is_empty() || sql.contains("VALUES"), "a plan for {sql}");
+    plan.iter()
+        .map(|row| text(row.last().unwrap()))
+        .filter(|detail| detail.starts_with("SCAN"))
+        // The check that a new row is nobody's missing parent. The engine skips it while no key waits for one, as the
+        // rows read by an intake show below.
+        .filter(|detail| !(sql.starts_with("INSERT INTO outbox") && detail == "SCAN intent_keys"))
+        .filter(|detail| {
+            let name = detail.split_whitespace().nth(1).unwrap_or_default();
+            let is_list = detail.contains("VIRTUAL TABLE") || name.starts_with('(');
+            !is_list && !SMALL.contains(&name)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn no_statement_walks_a_table_that_grows() {
+    let world = TestWorld::new().await;
+    let statements = every_statement(&world).await;
+    assert_eq!(
+        statements.len(),
+        statements_in_source(),
+        "every statement of the store was seen: {:#?}",
+        statements
+            .keys()
+            .map(|sql| sql.chars().take(60).collect::<String>())
+            .collect::<Vec<_>>()
+    );
+    for (sql, variables) in statements {
+        let walks = walks(&world, &sql, variables).await;
+        assert!(walks.is_empty(), "{walks:?}\nin {sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_check_of_the_plans_sees_a_walk() {
+    let world = TestWorld::new().await;
+    for sql in [
+        "SELECT count(*) FROM outbox WHERE status = ?1",
+        "SELECT o.id FROM outbox o WHERE o.family = ?1",
+        "UPDATE attempts SET closed_at = ?1 WHERE claim_token = ?1",
+    ] {
+        assert_eq!(walks(&world, sql, 1).await.len(), 1, "{sql}");
+    }
+}
+
+/// Rows that the engine visited for an intake of one mail, for its batch, and for one tick that publishes one row.
+async fn cost(world: &TestWorld, settled: i64) -> [u64; 3] {
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+      INSERT INTO outbox (id, family, fingerprint, fingerprint_version, fingerprint_secret_id, recipient_hash,
+        idempotency_key, status, cause, provider, provider_scope, provider_message_id, letter_bytes,
+        created_at, updated_at, settled_at)
+      SELECT 'ntc_bulk' || i, 'notice', 'f', 1, 'k1', 'h', 'key' || i, 'sent', 'accepted', 'resend', 'main', 'm' || i,
+        10, 1, 1, 1 FROM n";
+    world.sql(many, vec![settled.into()]).await;
+    let attempts = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at, closed_at, outcome)
+      SELECT 'att' || seq, id, 'clm', 1, 1, 1, 'accepted' FROM outbox WHERE id LIKE 'ntc_bulk%' LIMIT ?1";
+    world.sql(attempts, vec![settled.into()]).await;
+    let keys = "INSERT INTO intent_keys (key, secret_id, outbox_id)
+      SELECT 'k' || seq, 'k1', id FROM outbox WHERE id LIKE 'ntc_bulk%' LIMIT ?1";
+    world.sql(keys, vec![settled.into()]).await;
+    let read = || world.transport.engine().rows().read;
+
+    world.intake(&[notice_with_key("warm")]).await.expect("recorded");
+    world.deliver().await;
+    let before = read();
+    world.intake(&[notice_with_key("one")]).await.expect("recorded");
+    let recorded = read() - before;
+    let before = read();
+    world.deliver().await;
+    let consumed = read() - before;
+
+    world.broker.refuse(true);
+    world.intake(&[notice_with_key("two")]).await.expect("recorded");
+    world.broker.refuse(false);
+    world.clock.advance(Duration::from_secs(31));
+    let before = read();
+    assert_eq!(world.tick().await.published, 1);
+    [recorded, consumed, read() - before]
+}
+
+#[tokio::test]
+async fn settled_rows_make_neither_an_intake_nor_a_batch_nor_a_tick_dearer() {
+    let few = cost(&TestWorld::new().await, 1_000).await;
+    let many = cost(&TestWorld::new().await, 50_000).await;
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(
+            few > 0 && many * 10 <= few * 11,
+            "intake, batch, tick: {few} became {many}"
+        );
+    }
+}
