@@ -26,7 +26,11 @@ async fn through_half_an_hour(kind: FaultKind, recovery: Duration) -> (TestWorld
     queue.deliver_all(&world).await;
     queue.run_for(&world, HALF_HOUR, 30 * SECOND).await;
     let calls = world.mailer.calls();
-    assert_eq!(world.count("retry").await + world.count("enqueued").await, 100, "{kind:?}");
+    assert_eq!(
+        world.count("retry").await + world.count("enqueued").await,
+        100,
+        "{kind:?}"
+    );
     assert_eq!(most_tries(&world).await, 0, "{kind:?} burnt tries");
     world.mailer.clear_faults();
     queue.run_for(&world, recovery, recovery / 40).await;
@@ -62,7 +66,11 @@ async fn a_broken_configuration_pauses_everything_with_one_alarm_and_a_handful_o
         let (world, calls) = through_half_an_hour(kind, HOUR).await;
         assert!(calls <= 5 + 6, "{kind:?}: {calls} calls");
         assert!(calls > 5, "{kind:?}: it is probed");
-        assert_eq!(world.notes.alarms(), ["sending_paused"], "{kind:?}: one alarm for one pause");
+        assert_eq!(
+            world.notes.alarms(),
+            ["sending_paused"],
+            "{kind:?}: one alarm for one pause"
+        );
     }
 }
 
@@ -83,7 +91,9 @@ async fn a_pauses_probe_lets_one_row_through_and_lifts_the_pause_itself() {
     let ids = world.sql("SELECT id FROM outbox ORDER BY seq", vec![]).await;
     let ids: Vec<String> = ids.iter().map(|row| text(&row[0])).collect();
     let all: Vec<&str> = ids.iter().map(String::as_str).collect();
-    world.sql("UPDATE outbox SET next_attempt_at = 0 WHERE status = 'retry'", vec![]).await;
+    world
+        .sql("UPDATE outbox SET next_attempt_at = 0 WHERE status = 'retry'", vec![])
+        .await;
     world.deliver_ids(&all).await;
     assert_eq!(world.mailer.calls(), 6);
     let rows = world.sql("SELECT count(*) FROM pauses", vec![]).await;
@@ -209,11 +219,23 @@ async fn a_rate_limit_in_a_batch_brakes_its_other_calls() {
         skip: 3,
         ..Fault::once(FaultKind::RateLimit)
     };
-    world.mailer.model.borrow_mut().faults().add(vec![fault]).expect("a rule");
+    world
+        .mailer
+        .model
+        .borrow_mut()
+        .faults()
+        .add(vec![fault])
+        .expect("a rule");
     let queue = TestQueue::default();
     queue.deliver(&world).await;
-    assert_eq!(world.mailer.calls(), 4, "nobody calls on after a limit of half a minute");
-    let rows = world.sql("SELECT min(next_attempt_at) FROM outbox WHERE status = 'retry'", vec![]).await;
+    assert_eq!(
+        world.mailer.calls(),
+        4,
+        "nobody calls on after a limit of half a minute"
+    );
+    let rows = world
+        .sql("SELECT min(next_attempt_at) FROM outbox WHERE status = 'retry'", vec![])
+        .await;
     assert!(integer(&rows[0][0]) >= world.clock.now().plus(29 * SECOND).get());
     queue.run_for(&world, 120 * SECOND, 5 * SECOND).await;
     assert_eq!(world.count("sent").await, 20);

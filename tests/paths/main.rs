@@ -1,6 +1,15 @@
 //! The paths against real parts: the Worker's own code, the real engine behind the real wire format, and the provider
 //! model in process. Time stands still unless a test moves it.
 #![cfg(not(target_arch = "wasm32"))]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test stops where something is not as expected, in its helpers too"
+)]
 
 mod answers;
 mod backoff;

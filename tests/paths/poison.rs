@@ -18,7 +18,10 @@ async fn a_row_of_an_unknown_family_is_a_dead_letter_before_its_message_is_forgo
     let world = TestWorld::new().await;
     let ids = world.notices(3).await;
     world
-        .sql("UPDATE outbox SET family = 'of_tomorrow' WHERE id = ?1", vec![ids[1].clone().into()])
+        .sql(
+            "UPDATE outbox SET family = 'of_tomorrow' WHERE id = ?1",
+            vec![ids[1].clone().into()],
+        )
         .await;
     assert_eq!(world.deliver().await, [Decision::Acknowledge; 3]);
     assert_eq!(world.state(&ids[1]).await, state("dead_letter", "outbox_id_unclaimed"));
@@ -29,7 +32,10 @@ async fn a_row_of_an_unknown_family_is_a_dead_letter_before_its_message_is_forgo
 
     // A version that knows it.
     world
-        .sql("UPDATE outbox SET family = 'notice' WHERE id = ?1", vec![ids[1].clone().into()])
+        .sql(
+            "UPDATE outbox SET family = 'notice' WHERE id = ?1",
+            vec![ids[1].clone().into()],
+        )
         .await;
     world.run_for(120 * SECOND, 30 * SECOND).await;
     assert_eq!(world.status(&ids[1]).await, "sent");
@@ -64,8 +70,14 @@ async fn a_template_that_could_not_be_filled_is_tried_again_by_another_version_o
     assert_eq!(world.status(&id).await, "dead_letter", "{:?}", world.state(&id).await);
     assert_eq!(world.notes.count("row_unreadable"), 1);
     world.run_for(3_600 * SECOND, 60 * SECOND).await;
-    assert_eq!(world.notes.count("row_unreadable"), 1, "the same version does not try again");
-    world.sql("UPDATE outbox SET template_version = 'another'", vec![]).await;
+    assert_eq!(
+        world.notes.count("row_unreadable"),
+        1,
+        "the same version does not try again"
+    );
+    world
+        .sql("UPDATE outbox SET template_version = 'another'", vec![])
+        .await;
     world.run_for(120 * SECOND, 30 * SECOND).await;
     assert_eq!(world.notes.count("row_unreadable"), 2, "another one does");
     assert_eq!(world.mailer.calls(), 0);
@@ -74,8 +86,14 @@ async fn a_template_that_could_not_be_filled_is_tried_again_by_another_version_o
 #[tokio::test]
 async fn an_unreadable_letter_is_a_dead_letter_and_touches_no_neighbour() {
     for (harm, code) in [
-        ("UPDATE letters SET body = '{}' WHERE outbox_id = ?1", "letter_unreadable"),
-        ("UPDATE letters SET body = 'no json' WHERE outbox_id = ?1", "letter_unreadable"),
+        (
+            "UPDATE letters SET body = '{}' WHERE outbox_id = ?1",
+            "letter_unreadable",
+        ),
+        (
+            "UPDATE letters SET body = 'no json' WHERE outbox_id = ?1",
+            "letter_unreadable",
+        ),
         ("DELETE FROM letters WHERE outbox_id = ?1", "letter_missing"),
     ] {
         let world = TestWorld::new().await;
@@ -97,7 +115,9 @@ async fn an_unreadable_row_whose_write_fails_is_not_forgotten() {
     let id = world.notices(1).await.remove(0);
     world.sql("DELETE FROM letters", vec![]).await;
     for _ in 0..3 {
-        world.transport.next_with("INSERT INTO attempts", crate::support::Wire::Refuse);
+        world
+            .transport
+            .next_with("INSERT INTO attempts", crate::support::Wire::Refuse);
     }
     let decisions = world.deliver().await;
     assert!(matches!(decisions[0], Decision::Retry { .. }), "{decisions:?}");

@@ -43,7 +43,11 @@ async fn a_worker_that_dies_after_every_claim_leaves_a_visible_dead_letter() {
     assert_eq!(world.notes.count("dead_lettered"), 1, "{}", world.notes.text());
     world.run_for(3_600 * SECOND, 60 * SECOND).await;
     world.deliver_ids(&[&id]).await;
-    assert_eq!(world.status(&id).await, "dead_letter", "nothing drives it again by itself");
+    assert_eq!(
+        world.status(&id).await,
+        "dead_letter",
+        "nothing drives it again by itself"
+    );
     assert_eq!(world.notes.count("dead_lettered"), 1, "one alarm");
 }
 
@@ -58,7 +62,10 @@ async fn a_worker_that_dies_after_every_open_leaves_an_unknown() {
     }
     world.clock.advance(LEASE_AND_SKEW);
     assert_eq!(world.deliver_ids(&[&id]).await, [Decision::Acknowledge]);
-    assert_eq!(world.state(&id).await, ("unknown".to_owned(), "claims_exhausted".to_owned()));
+    assert_eq!(
+        world.state(&id).await,
+        ("unknown".to_owned(), "claims_exhausted".to_owned())
+    );
     assert_eq!(world.mailer.calls(), 0);
     assert_eq!(world.notes.count("outcome_unknown"), 1);
 }
@@ -87,7 +94,11 @@ async fn suspects_run_alone_after_the_healthy_rows_are_settled() {
     world.transport.take_requests();
     let all: Vec<&str> = ids.iter().map(String::as_str).collect();
     assert_eq!(world.deliver_ids(&all).await, [Decision::Acknowledge; 5]);
-    assert_eq!(world.transport.take_requests(), 3 + 2 * 3, "three for all, and three for each suspect");
+    assert_eq!(
+        world.transport.take_requests(),
+        3 + 2 * 3,
+        "three for all, and three for each suspect"
+    );
     assert_eq!(world.count("sent").await, 5);
     let last: Vec<String> = world
         .mailer
@@ -153,7 +164,9 @@ async fn a_pause_does_not_lock_suspects_out() {
     let queue = TestQueue::default();
     queue.deliver_all(&world).await;
     // Its worker dies as well; what is left are suspects alone, behind a pause.
-    world.sql("UPDATE outbox SET suspect = 1 WHERE status = 'retry'", vec![]).await;
+    world
+        .sql("UPDATE outbox SET suspect = 1 WHERE status = 'retry'", vec![])
+        .await;
     queue.run_for(&world, 1_800 * SECOND, 5 * SECOND).await;
     assert_eq!(world.status(&other).await, "sent", "{:?}", world.state(&other).await);
     assert_eq!(world.status(&id).await, "sent", "{:?}", world.state(&id).await);
@@ -192,7 +205,9 @@ async fn a_suspect_without_a_slot_stays_a_suspect() {
         )
         .await;
     world.deliver_ids(&[&id]).await;
-    let rows = world.sql("SELECT suspect FROM outbox WHERE status = 'retry'", vec![]).await;
+    let rows = world
+        .sql("SELECT suspect FROM outbox WHERE status = 'retry'", vec![])
+        .await;
     assert_eq!(integer(&rows[0][0]), 1);
 }
 
@@ -202,14 +217,30 @@ async fn check_after_death(world: &TestWorld, rows: i64, point: usize) {
     let sent = world.count("sent").await;
     let unknown = world.count("unknown").await;
     let broken = world
-        .sql("SELECT id, status, cause FROM outbox WHERE status NOT IN ('sent', 'unknown')", vec![])
+        .sql(
+            "SELECT id, status, cause FROM outbox WHERE status NOT IN ('sent', 'unknown')",
+            vec![],
+        )
         .await;
-    assert_eq!(sent + unknown, rows, "death {point}: {broken:?}\n{}", world.notes.text());
+    assert_eq!(
+        sent + unknown,
+        rows,
+        "death {point}: {broken:?}\n{}",
+        world.notes.text()
+    );
     for bodies in world.mailer.bodies_by_key().values() {
-        assert!(bodies.iter().all(|body| *body == bodies[0]), "death {point}: other bytes");
+        assert!(
+            bodies.iter().all(|body| *body == bodies[0]),
+            "death {point}: other bytes"
+        );
     }
     let model = world.mailer.model.borrow();
-    let mut keys: Vec<_> = model.ledger().sent().iter().map(|sent| sent.idempotency_key.clone()).collect();
+    let mut keys: Vec<_> = model
+        .ledger()
+        .sent()
+        .iter()
+        .map(|sent| sent.idempotency_key.clone())
+        .collect();
     let mails = keys.len();
     keys.sort();
     keys.dedup();
@@ -253,11 +284,33 @@ async fn a_death_at_any_await_of_a_batch_ends_in_one_mail_for_each_row() {
 
 #[tokio::test]
 async fn a_death_at_any_await_after_bad_answers_ends_in_one_mail_for_each_row() {
-    let faults = [FaultKind::AcceptThenDrop, FaultKind::ServiceUnavailable, FaultKind::OkWithoutId];
-    die_everywhere(&[("CALLS_AT_ONCE", "1"), ("LEASE_MS", "840000"), ("PROVIDER_TIMEOUT_MS", "5000")], &faults, false).await;
+    let faults = [
+        FaultKind::AcceptThenDrop,
+        FaultKind::ServiceUnavailable,
+        FaultKind::OkWithoutId,
+    ];
+    die_everywhere(
+        &[
+            ("CALLS_AT_ONCE", "1"),
+            ("LEASE_MS", "840000"),
+            ("PROVIDER_TIMEOUT_MS", "5000"),
+        ],
+        &faults,
+        false,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_death_at_any_await_with_a_provider_without_keys_never_sends_twice() {
-    die_everywhere(&[("PROVIDER_WINDOW_MS", "0"), ("CALLS_AT_ONCE", "2"), ("LEASE_MS", "840000")], &[], true).await;
+    die_everywhere(
+        &[
+            ("PROVIDER_WINDOW_MS", "0"),
+            ("CALLS_AT_ONCE", "2"),
+            ("LEASE_MS", "840000"),
+        ],
+        &[],
+        true,
+    )
+    .await;
 }

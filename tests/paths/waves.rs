@@ -9,7 +9,11 @@ use crate::support::{TestQueue, TestWorld, config_with, die_when, integer};
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn keyless(budget: &str) -> TestWorld {
-    TestWorld::with(config_with(&[("PROVIDER_WINDOW_MS", "0"), ("SUBREQUEST_BUDGET", budget)])).await
+    TestWorld::with(config_with(&[
+        ("PROVIDER_WINDOW_MS", "0"),
+        ("SUBREQUEST_BUDGET", budget),
+    ]))
+    .await
 }
 
 #[tokio::test]
@@ -19,7 +23,9 @@ async fn without_keys_attempts_open_in_waves_of_as_many_as_are_called_at_once() 
     world.transport.take_requests();
     let died = die_when(|| world.mailer.accepted() > 5, world.deliver()).await;
     assert_eq!(died, None);
-    let rows = world.sql("SELECT count(*) FROM attempts WHERE closed_at IS NULL", vec![]).await;
+    let rows = world
+        .sql("SELECT count(*) FROM attempts WHERE closed_at IS NULL", vec![])
+        .await;
     let open = integer(&rows[0][0]);
     assert!(open <= 5, "{open} doubts by one death");
     assert_eq!(world.count("sent").await, 5, "the wave before is settled");
@@ -36,7 +42,10 @@ async fn waves_cost_one_request_each_and_stay_within_the_plan() {
         let calls = world.mailer.calls();
         let requests = world.transport.take_requests();
         assert_eq!(requests, 2 + calls.div_ceil(5), "{count} with {budget}");
-        assert!(requests + calls <= budget.parse().expect("a number"), "{requests} and {calls} of {budget}");
+        assert!(
+            requests + calls <= budget.parse().expect("a number"),
+            "{requests} and {calls} of {budget}"
+        );
         assert!(calls >= count.min(30), "{calls} calls");
         // Nobody was left behind in a claim.
         assert_eq!(world.count("processing").await, 0, "{count} with {budget}");
@@ -55,7 +64,12 @@ async fn a_pause_between_two_waves_gives_the_rest_back() {
     queue.deliver(&world).await;
     assert_eq!(world.mailer.calls(), 5);
     assert_eq!(world.count("processing").await, 0, "no claim is kept for nothing");
-    let rows = world.sql("SELECT sum(suspect), sum(doubts), sum(attempt_count) FROM outbox", vec![]).await;
+    let rows = world
+        .sql(
+            "SELECT sum(suspect), sum(doubts), sum(attempt_count) FROM outbox",
+            vec![],
+        )
+        .await;
     assert_eq!(
         (integer(&rows[0][0]), integer(&rows[0][1]), integer(&rows[0][2])),
         (0, 0, 0)
@@ -85,6 +99,10 @@ async fn near_the_windows_end_a_doubtful_row_runs_in_a_wave_and_fresh_ones_do_no
     all.extend(fresh.iter().map(String::as_str));
     world.transport.take_requests();
     world.deliver_ids(&all).await;
-    assert_eq!(world.transport.take_requests(), 2 + 1 + 2, "claim, fresh, two waves, settle");
+    assert_eq!(
+        world.transport.take_requests(),
+        2 + 1 + 2,
+        "claim, fresh, two waves, settle"
+    );
     assert_eq!(world.count("sent").await, 16);
 }
