@@ -1,5 +1,13 @@
 //! The rules of the house, read from the source: who may import what, and how the code is written. Each says what to
 //! do instead.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test stops where something is not as expected, in its helpers too"
+)]
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::expect_used,

@@ -28,7 +28,7 @@ fn codes() -> BTreeSet<String> {
                 .filter(|rest| rest.len() < function.len());
             let chosen: BTreeSet<&str> = chosen
                 .into_iter()
-                .flat_map(|rest| between(rest.split(';').next().unwrap_or_default(), "\"", "\""))
+                .flat_map(|rest| rest.split(';').next().unwrap_or_default().split('"').skip(1).step_by(2))
                 .filter(|word| is_code(word))
                 .collect();
             assert!(

@@ -120,7 +120,7 @@ async fn the_deadline_that_passes_between_two_attempts_ends_the_row() {
         .requests()
         .back()
         .map(|seen| seen.at);
-    assert!(last.expect("a call").to_string() < "2026-01-01T00:01:00Z".to_owned());
+    assert!(last.expect("a call").to_string().as_str() < "2026-01-01T00:01:00Z");
 }
 
 #[tokio::test]

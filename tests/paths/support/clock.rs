@@ -21,10 +21,6 @@ impl HandClock {
     pub fn advance(&self, by: Duration) {
         self.0.set(self.0.get() + i64::try_from(by.as_millis()).unwrap());
     }
-
-    pub fn set(&self, at: Millis) {
-        self.0.set(at.get());
-    }
 }
 
 impl Clock for HandClock {

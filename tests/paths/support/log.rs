@@ -31,10 +31,6 @@ impl Notes {
             .map(|(_, code, fields)| format!("{code} {fields}\n"))
             .collect()
     }
-
-    pub fn clear(&self) {
-        self.0.borrow_mut().clear();
-    }
 }
 
 impl Log for Notes {

@@ -11,12 +11,9 @@ mod settings;
 mod transport;
 mod world;
 
-pub use broker::TestBroker;
 pub use clock::HandClock;
 pub use death::die_when;
-pub use log::Notes;
-pub use mailer::ModelMailer;
 pub use queue::TestQueue;
-pub use settings::{config, config_with};
+pub use settings::config_with;
 pub use transport::{EngineTransport, Wire};
 pub use world::{TestWorld, integer, notice, notice_with_key, text};
