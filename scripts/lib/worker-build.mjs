@@ -50,6 +50,15 @@ export async function buildVariant(name, change) {
     rmSync(join(folder, input), { recursive: true, force: true });
     if (existsSync(join(root, input))) cpSync(join(root, input), join(folder, input), { recursive: true });
   }
+  // Cargo tells two packages in one target folder apart by name and version, not by their path: under the same version,
+  // the copy's work would be taken for that of the sources themselves.
+  for (const file of ['Cargo.toml', 'Cargo.lock']) {
+    const path = join(folder, file);
+    const text = readFileSync(path, 'utf8');
+    const renamed = text.replace(/^(name = "sealpost"\nversion = "[^"]+)"$/m, `$1-${name}"`);
+    if (renamed === text) throw new Failure(`${file} names no version of sealpost.`);
+    writeFileSync(path, renamed);
+  }
   change(folder);
   const inputs = hashInputs(folder);
   const built = OUTPUTS.every((output) => existsSync(join(folder, 'build', output)));
