@@ -7,7 +7,7 @@ import { mustRun, looksOffline } from './run.mjs';
 import { Failure, kilobytes, sayPart, seconds } from './say.mjs';
 import { ensureRust } from './rust.mjs';
 import { WORKER_BUILD_VERSION, ensureWasmBindgen, ensureWorkerBuild } from './tools.mjs';
-import { ensureWasmTarget } from './wasm-target.mjs';
+import { WASM_TARGET, ensureWasmTarget } from './wasm-target.mjs';
 import { buildDir, nodeModule, root, wasmTargetDir } from './paths.mjs';
 
 /** Wasm and JavaScript together, gzipped: every isolate that starts downloads them. The platform's own limit is far higher. */
@@ -68,6 +68,7 @@ async function compile(folder) {
   const wasmBindgen = await ensureWasmBindgen();
   const about = existsSync(wasmTargetDir) ? '40 s' : '2 min';
   sayPart('build', `compiling the Worker in release mode (about ${about})`);
+  forgetCompiled();
   const { ms } = await mustRun(`worker-build ${WORKER_BUILD_VERSION}`, workerBuild, ['--release', '--no-opt'], {
     cwd: folder,
     label: 'worker-build',
@@ -83,6 +84,21 @@ async function compile(folder) {
       looksOffline(said) ? 'The crates registry cannot be reached, and some crates are not on this machine yet: check the network and try again.' : undefined,
   });
   return ms;
+}
+
+/**
+ * Makes cargo compile the package itself anew; its dependencies stay. Cargo does not tell the sources from their copy
+ * within one target folder, and would hand out what it compiled from the other. Whoever compiles has changed inputs, so
+ * nothing is lost.
+ */
+function forgetCompiled() {
+  for (const profile of ['release', join(WASM_TARGET, 'release')]) {
+    const fingerprints = join(wasmTargetDir, profile, '.fingerprint');
+    if (!existsSync(fingerprints)) continue;
+    for (const name of readdirSync(fingerprints)) {
+      if (/^sealpost-[0-9a-f]+$/.test(name)) rmSync(join(fingerprints, name), { recursive: true, force: true });
+    }
+  }
 }
 
 /**
