@@ -9,13 +9,6 @@
     reason = "a test stops where something is not as expected, in its helpers too"
 )]
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test stops where something is not as expected, in its helpers too"
-)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
