@@ -71,6 +71,12 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
                 break;
             }
         };
+        if page.ask_for_a_person > 0 {
+            let rows = Field::Number(i64::try_from(page.ask_for_a_person).unwrap_or(i64::MAX));
+            world
+                .log()
+                .note(Level::Alarm, "rows_ask_for_a_person", &[("rows", rows)]);
+        }
         tick.moved = tick.moved.saturating_add(page.moved);
         if page.reserved.is_empty() && page.moved == 0 {
             tick.stopped_by = None;

@@ -18,6 +18,8 @@ pub(super) struct Ready {
     pub(super) idempotency_key: String,
     pub(super) sealed: Sealed,
     pub(super) attempt_count: u32,
+    /// Earlier claims that counted no try.
+    pub(super) idle_claims: u32,
     /// Earlier attempts that may have been accepted.
     pub(super) doubts: u32,
     /// When the provider may first have seen the key.
@@ -53,6 +55,9 @@ pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Resu
             idempotency_key: row.idempotency_key,
             sealed,
             attempt_count: row.attempt_count,
+            idle_claims: u32::try_from(row.claim_count.saturating_sub(1))
+                .unwrap_or(0)
+                .saturating_sub(row.attempt_count),
             doubts: row.doubts,
             anchor: row.window_anchor_at.map(Millis::new),
             not_after: row.not_after.map(Millis::new),
@@ -121,6 +126,7 @@ impl Ready {
             id: &self.id,
             attempt: &self.attempt,
             attempt_count: self.attempt_count,
+            idle_claims: self.idle_claims,
             doubts: self.doubts,
             anchor: self.anchor.unwrap_or(now),
             now,

@@ -17,6 +17,9 @@ const PAUSE_CAP_MS: i64 = 15 * 60 * 1_000;
 /// No pause is longer, whatever the provider says: quotas are renewed daily, and a probe costs one call.
 const PAUSE_NAMED_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 
+/// The longest wait of a row that is only throttled: the limit is one of seconds, and its end should be noticed soon.
+const SLOW_DOWN_CAP: Duration = Duration::from_secs(120);
+
 /// Why a call was not made although its attempt was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotCalled {
@@ -42,6 +45,8 @@ pub(super) struct Case<'a> {
     pub(super) attempt: &'a str,
     /// Tries counted before this one.
     pub(super) attempt_count: u32,
+    /// Claims before this one that counted no try: throttled, braked, without a slot.
+    pub(super) idle_claims: u32,
     /// Attempts before this one that may have been accepted.
     pub(super) doubts: u32,
     /// When the provider may first have seen the key, this attempt included.
@@ -83,7 +88,7 @@ pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) ->
             ..base
         },
         NotCalled::Braked { until } => {
-            let wait = spread(until.since(case.now), timing.backoff_base, case.random);
+            let wait = slow_down(case, until.since(case.now), timing);
             retry(
                 Settlement {
                     code: "provider_braked",
@@ -126,7 +131,7 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
                 ThrottleKind::Day => "provider_day_quota",
                 ThrottleKind::Month => "provider_month_quota",
             };
-            let wait = spread(*wait, timing.backoff_base, case.random);
+            let wait = slow_down(case, *wait, timing);
             retry(
                 Settlement {
                     code,
@@ -236,6 +241,13 @@ fn repeat_in_doubt(base: Settlement, case: &Case<'_>, named: Option<Duration>, t
             retry(base, case, wait, timing)
         }
     }
+}
+
+/// The wait of a row that was told to slow down, itself or through a neighbour: what the provider named, and more each
+/// time. No try counts here, so nothing else would keep a row from coming back every second for as long as it is told to.
+fn slow_down(case: &Case<'_>, named: Duration, timing: &Timing) -> Duration {
+    let own = backoff(timing.backoff_base, case.idle_claims.saturating_add(1), case.random).min(SLOW_DOWN_CAP);
+    spread(named, timing.backoff_base, case.random).max(own)
 }
 
 fn spread_soon(case: &Case<'_>, timing: &Timing) -> Duration {

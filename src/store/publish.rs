@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
 use super::guard::{guarded, schema_guard};
 use super::shared_sql::{held, stop_assignments, stop_cause};
+use crate::outbox::status::{Standing, Status};
 use crate::outbox::time::Millis;
 
 /// A row that is reserved for publication. The reservation is a time until which the relay leaves it alone; the
@@ -97,6 +98,8 @@ pub struct Page {
     pub reserved: Vec<Reservation>,
     /// Rows that this page ended, drove again or put aside.
     pub moved: usize,
+    /// How many of those ask for a person now.
+    pub ask_for_a_person: usize,
 }
 
 /// "Which rows are owed to the queue?" One page: rows that are over are ended, unreadable ones that this version can
@@ -146,8 +149,13 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
         ),
     ];
     let results = database.run(Transaction::write(statements)).await.map_err(guarded)?;
-    let mut moved = 0usize;
-    for position in 1..=3 {
+    #[derive(Deserialize)]
+    struct Stopped {
+        status: Status,
+    }
+    let stopped: Vec<Stopped> = rows_at(&results, 1)?;
+    let mut moved = stopped.len();
+    for position in 2..=3 {
         moved = moved.saturating_add(rows_at::<Moved>(&results, position)?.len());
     }
     let mut reserved: Vec<Sequenced> = rows_at(&results, 4)?;
@@ -155,6 +163,10 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
     Ok(Page {
         reserved: reserved.into_iter().map(|row| row.reservation).collect(),
         moved,
+        ask_for_a_person: stopped
+            .iter()
+            .filter(|row| row.status.standing() == Standing::AsksForAPerson)
+            .count(),
     })
 }
 
@@ -182,7 +194,7 @@ const STOP_PAGE: &str = concat!(
     " AS cause FROM ",
     page!(),
     " page JOIN outbox o ON o.seq = page.seq) AS stop
-    WHERE outbox.id = stop.id AND stop.cause IS NOT NULL RETURNING outbox.id"
+    WHERE outbox.id = stop.id AND stop.cause IS NOT NULL RETURNING outbox.id, outbox.status"
 );
 
 /// dead_letter -> retry: a version runs that knows the family, or has another version of the template that failed.

@@ -201,7 +201,7 @@ const ACCEPT: &str = "UPDATE OR IGNORE outbox SET
 /// ?1 settlements, ?2 now
 const ACCEPT_REFUSED: &str = "UPDATE outbox SET
     status = 'unknown', cause = 'message_id_conflict', last_error = 'message_id_conflict',
-    settled_at = NULL, dead_class = NULL, claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0,
+    settled_at = NULL, pruned_at = NULL, dead_class = NULL, claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0,
     next_attempt_at = NULL, relay_at = NULL, updated_at = ?2
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND j.value ->> 'outcome' = 'accepted' AND outbox.provider_message_id IS NULL

@@ -17,7 +17,7 @@ fn a_busy_port_is_one_clear_sentence() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         told,
-        format!("Error: {address} is in use by another program; stop it or choose another address with --listen\n")
+        format!("sealpost: {address} is in use by another program; stop it or choose another address with --listen\n")
     );
 }
 
