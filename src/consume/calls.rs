@@ -77,13 +77,8 @@ impl<W: World> Wave<'_, W> {
         }
         let now = clock.now();
         let case = Case {
-            id: &ready.id,
-            attempt: &attempt.attempt,
-            attempt_count: ready.attempt_count,
-            doubts: ready.doubts,
             anchor: ready.anchor.unwrap_or(opened_at),
-            now,
-            random: random_number(self.world.random()),
+            ..ready.case(now, random_number(self.world.random()))
         };
         if let Some(reason) = self.reason_not_to_call(ready, now) {
             return verdict::not_called(&case, reason, &self.config.timing);
@@ -149,10 +144,6 @@ impl<W: World> Wave<'_, W> {
         }
         if let Some(pause) = verdict::pause_of(answer, &self.config.timing) {
             self.brake_until(now.plus(Duration::from_millis(pause.base_ms.unsigned_abs())), false);
-            // One alarm for the batch, however many calls were under way.
-            if self.pause.borrow().is_none() {
-                log.note(Level::Alarm, "sending_paused", &[("reason", Field::Code(pause.reason))]);
-            }
             self.pause.replace(Some(pause));
         }
     }

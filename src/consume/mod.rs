@@ -20,8 +20,11 @@
 mod batch;
 mod calls;
 mod decision;
+mod finish;
 mod prepare;
+mod run;
 mod verdict;
+mod waves;
 
 pub use batch::{Delivery, consume};
 pub use decision::{Decision, retry_delay};

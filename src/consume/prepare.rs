@@ -1,5 +1,6 @@
 //! From a claimed row to bytes that may be sent: the seal it has, or a new one.
 
+use super::verdict::Case;
 use crate::config::Config;
 use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
@@ -114,6 +115,19 @@ fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Confi
 }
 
 impl Ready {
+    /// What is known of the row when its call ends, or is given up.
+    pub(super) fn case(&self, now: Millis, random: u64) -> Case<'_> {
+        Case {
+            id: &self.id,
+            attempt: &self.attempt,
+            attempt_count: self.attempt_count,
+            doubts: self.doubts,
+            anchor: self.anchor.unwrap_or(now),
+            now,
+            random,
+        }
+    }
+
     /// What the database is asked to freeze and open.
     pub(super) fn opening(&self) -> Opening<'_> {
         Opening {

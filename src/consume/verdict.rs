@@ -26,6 +26,8 @@ pub(super) enum NotCalled {
     WindowMissed,
     /// The provider may have forgotten the key of a doubtful mail.
     ProviderWindowClosed,
+    /// The invocation has no requests left for it.
+    NoRoom,
     /// An answer to another call of this batch told us to stop until then.
     Braked {
         /// When calls may be made again.
@@ -59,6 +61,15 @@ pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) ->
             },
             case,
             spread_soon(case, timing),
+            timing,
+        ),
+        NotCalled::NoRoom => retry(
+            Settlement {
+                code: "invocation_full",
+                ..base
+            },
+            case,
+            Duration::from_secs(1),
             timing,
         ),
         NotCalled::WindowMissed => Settlement {

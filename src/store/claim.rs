@@ -91,6 +91,8 @@ pub struct RowState {
     pub due_at: i64,
     /// 1 where it must run alone.
     pub suspect: u8,
+    /// 1 where this claim ended it in a state that asks for a person.
+    pub stopped: u8,
 }
 
 /// What the claim brought.
@@ -167,7 +169,7 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
             ],
         ),
         Statement::new(FETCH, vec![ids.clone(), token]),
-        Statement::new(STATES, vec![ids]),
+        Statement::new(STATES, vec![ids, Value::Integer(request.now.get())]),
     ];
     let results = database
         .run(Transaction::repeatable_write(statements))
@@ -177,6 +179,36 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         rows: rows_at(&results, 5)?,
         states: rows_at(&results, 6)?,
     })
+}
+
+/// `o` waits or its claim ended, it is due, and it is of the kind that is claimed now: suspects alone, or all others.
+macro_rules! claimable {
+    ($now:literal, $suspects:literal) => {
+        concat!(
+            "(",
+            movable!($now),
+            " AND ",
+            due!($now),
+            " AND (o.suspect = 1 OR o.status = 'processing') = ",
+            $suspects,
+            ")"
+        )
+    };
+}
+
+/// This version may send `o`, and through this account.
+macro_rules! sendable {
+    ($held:literal, $provider:literal, $scope:literal) => {
+        concat!(
+            "NOT ",
+            held!($held),
+            " AND (o.seal_sha256 IS NULL OR (o.provider = ",
+            $provider,
+            " AND o.provider_scope = ",
+            $scope,
+            "))"
+        )
+    };
 }
 
 /// open -> suppressed, expired, dead_letter or unknown. ?1 ids, ?2 now, ?3 window, ?4 known, ?5 deaths
@@ -191,21 +223,18 @@ const STOP: &str = concat!(
 );
 
 /// A pause of everything that has run out lets one claim through, for a single row; until that claim ends the pause
-/// holds for everybody else. Only a claim that will find a row may take the probe: one that comes away empty would
-/// keep everybody waiting for nothing, and among suspects alone for ever.
-/// ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 held families, ?7 provider, ?8 scope
+/// holds for everybody else. Only a claim that will find a row may take it: a probe that probes nothing would lock the
+/// others out for a lease. ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 held, ?7 provider, ?8 scope
 const PROBE: &str = concat!(
     "UPDATE pauses SET probe_token = ?3, until = ?4
      WHERE scope = '*' AND until <= ?2
        AND EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value WHERE ",
-    movable!("?2"),
+    claimable!("?2", "?5"),
     " AND ",
-    due!("?2"),
-    " AND (o.suspect = 1 OR o.status = 'processing') = ?5 AND ",
     paused_until!("?2", "?3"),
-    " IS NULL AND NOT ",
-    held!("?6"),
-    " AND (o.seal_sha256 IS NULL OR (o.provider = ?7 AND o.provider_scope = ?8)))"
+    " IS NULL AND ",
+    sendable!("?6", "?7", "?8"),
+    ")"
 );
 
 /// pending, enqueued, retry, processing (its claim ended) -> processing.
@@ -223,18 +252,15 @@ const CLAIM: &str = concat!(
          row_number() OVER oldest_first AS position
        FROM json_each(?1) j JOIN outbox o ON o.id = j.value
        WHERE ((o.status = 'processing' AND o.claim_token = ?3)
-           OR (",
-    movable!("?2"),
-    " AND ",
-    due!("?2"),
-    " AND (o.suspect = 1 OR o.status = 'processing') = ?5))
+           OR ",
+    claimable!("?2", "?5"),
+    ")
          AND ",
     paused_until!("?2", "?3"),
     " IS NULL
-         AND NOT ",
-    held!("?7"),
+         AND ",
+    sendable!("?7", "?8", "?9"),
     "
-         AND (o.seal_sha256 IS NULL OR (o.provider = ?8 AND o.provider_scope = ?9))
        WINDOW oldest_first AS (ORDER BY o.seq))
      WHERE (position = 1 OR bytes_so_far <= ?11)
        AND position <= CASE
@@ -286,7 +312,8 @@ const FETCH: &str = "SELECT o.id, o.family, o.template, o.attempt_count, o.claim
   WHERE o.status = 'processing' AND o.claim_token = ?2
   ORDER BY o.seq";
 
-/// ?1 ids
+/// ?1 ids, ?2 now
 const STATES: &str = "SELECT o.id, o.status, o.claim_expires_at, o.suspect,
+    o.updated_at = ?2 AND o.status IN ('dead_letter', 'unknown') AS stopped,
     max(coalesce(o.next_attempt_at, 0), coalesce(o.not_before, 0)) AS due_at
   FROM json_each(?1) j JOIN outbox o ON o.id = j.value";

@@ -219,10 +219,10 @@ const REJECT: &str = "UPDATE outbox SET
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
 
-/// processing -> retry: the pace gave no slot in time. No try is burnt. ?1 openings, ?2 token, ?3 now, ?4 wait
+/// processing -> retry: the pace gave no slot in time. No try is burnt, and what ran alone runs alone again. ?1 openings, ?2 token, ?3 now, ?4 wait
 const NO_SLOT: &str = "UPDATE outbox SET
     status = 'retry', cause = 'paced', next_attempt_at = ?3 + ?4, relay_at = ?3 + ?4,
-    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, updated_at = ?3
+    claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = outbox.id AND a.claim_token = ?2)";

@@ -55,6 +55,24 @@ pub struct Settled {
     pub lost: Vec<String>,
     /// Rows whose message id belongs to another row: `unknown` now, and an alarm.
     pub conflicts: Vec<String>,
+    /// What became of the pause that was asked for.
+    pub pause: Option<PauseNow>,
+}
+
+/// A pause after a settle that asked for one. Only a new one is worth an alarm: who knows of a fault does not need
+/// to hear of it with every probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseNow {
+    /// This settle began it.
+    New {
+        /// Why.
+        reason: &'static str,
+    },
+    /// It was there already, and was renewed at most.
+    Known {
+        /// Why it was asked for.
+        reason: &'static str,
+    },
 }
 
 /// Where one row stands after its settle.
@@ -88,7 +106,12 @@ pub async fn settle(
     pause: Option<&NewPause>,
     lift_probe: bool,
 ) -> Result<Settled, DatabaseError> {
+    #[derive(Deserialize)]
+    struct Begun {
+        begun: u8,
+    }
     let mut list = statements(token, now, settlements);
+    let pause_now_at = list.len().saturating_add(1);
     if let Some(pause) = pause {
         list.push(Statement::new(
             PAUSE,
@@ -100,12 +123,22 @@ pub async fn settle(
                 Value::Text(token.to_owned()),
             ],
         ));
+        list.push(Statement::new(PAUSE_NOW, vec![Value::Integer(now.get())]));
     }
     if lift_probe {
         list.push(Statement::new(LIFT, vec![Value::Text(token.to_owned())]));
     }
     let results = database.run(Transaction::repeatable_write(list)).await?;
-    read(&results, settlements)
+    let mut settled = read(&results, settlements)?;
+    if let Some(NewPause { reason, .. }) = pause {
+        let begun = rows_at::<Begun>(&results, pause_now_at)?;
+        settled.pause = Some(if begun.iter().any(|row| row.begun == 1) {
+            PauseNow::New { reason }
+        } else {
+            PauseNow::Known { reason }
+        });
+    }
+    Ok(settled)
 }
 
 /// The statements of a settle; the same for a wave that is closed on the way.
@@ -214,6 +247,9 @@ const PAUSE: &str = "INSERT INTO pauses (scope, reason, until, strikes, created_
   ON CONFLICT (scope) DO UPDATE SET
     reason = ?1, strikes = strikes + 1, until = ?2 + min(?3 << min(strikes, 20), ?4), probe_token = NULL
   WHERE probe_token = ?5 OR until <= ?2";
+
+/// Whether the pause began with this settle; a repetition binds the same time. ?1 now
+const PAUSE_NOW: &str = "SELECT created_at = ?1 AND strikes = 1 AS begun FROM pauses WHERE scope = '*'";
 
 /// The probe's mail got an answer that proves the account works. ?1 token
 const LIFT: &str = "DELETE FROM pauses WHERE probe_token = ?1";

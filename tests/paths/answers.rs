@@ -47,7 +47,10 @@ async fn a_conflict_that_says_other_payload_ends_in_alarm_and_never_under_a_fres
     world.mailer.fault(FaultKind::Conflict, 1);
     let queue = TestQueue::default();
     queue.run_for(&world, 7_200 * SECOND, 60 * SECOND).await;
-    assert_eq!(world.state(&id).await, ("unknown".to_owned(), "payload_conflict".to_owned()));
+    assert_eq!(
+        world.state(&id).await,
+        ("unknown".to_owned(), "payload_conflict".to_owned())
+    );
     assert_eq!(world.mailer.calls(), 1);
     assert_eq!(world.notes.count("payload_conflict"), 1);
 }
@@ -97,7 +100,13 @@ async fn an_answer_without_a_usable_id_is_not_sent_and_the_repetition_finds_the_
             accepts: *accepts,
             ..Fault::once(*kind)
         };
-        world.mailer.model.borrow_mut().faults().add(vec![fault]).expect("a rule");
+        world
+            .mailer
+            .model
+            .borrow_mut()
+            .faults()
+            .add(vec![fault])
+            .expect("a rule");
         let queue = TestQueue::default();
         queue.deliver(&world).await;
         assert_eq!(world.status(&id).await, "retry", "{kind:?}");
@@ -127,14 +136,25 @@ async fn a_refusal_of_one_recipient_fails_its_row_alone_and_pauses_nobody() {
             },
             ..Fault::once(kind)
         };
-        world.mailer.model.borrow_mut().faults().add(vec![fault]).expect("a rule");
+        world
+            .mailer
+            .model
+            .borrow_mut()
+            .faults()
+            .add(vec![fault])
+            .expect("a rule");
         assert_eq!(world.deliver().await, [Decision::Acknowledge; 5]);
         assert_eq!(world.status(&ids[2]).await, "failed", "{kind:?}");
         assert_eq!(world.count("sent").await, 4);
         let rows = world.sql("SELECT count(*) FROM pauses", vec![]).await;
         assert_eq!(integer(&rows[0][0]), 0);
-        let rows = world.sql("SELECT last_error FROM outbox WHERE status = 'failed'", vec![]).await;
-        assert!(!text(&rows[0][0]).contains("example"), "a code, not the provider's text");
+        let rows = world
+            .sql("SELECT last_error FROM outbox WHERE status = 'failed'", vec![])
+            .await;
+        assert!(
+            !text(&rows[0][0]).contains("example"),
+            "a code, not the provider's text"
+        );
         assert!(!world.notes.text().contains("example.com"), "no address in the notes");
     }
 }

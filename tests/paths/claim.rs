@@ -87,7 +87,10 @@ async fn an_answer_lost_at_mark_sent_ends_in_one_mail_with_the_first_id() {
             world.transport.next_with("UPDATE attempts SET", wire.clone());
         }
         let decisions = world.deliver().await;
-        assert!(matches!(decisions[0], Decision::Retry { .. }), "{wire:?}: {decisions:?}");
+        assert!(
+            matches!(decisions[0], Decision::Retry { .. }),
+            "{wire:?}: {decisions:?}"
+        );
         world.clock.advance(LEASE_AND_SKEW);
         assert_eq!(world.deliver_ids(&[&ids[0]]).await, [Decision::Acknowledge]);
         assert_eq!(world.status(&ids[0]).await, "sent", "{wire:?}");
@@ -110,10 +113,7 @@ async fn one_unreadable_message_sinks_no_batch_and_is_not_dropped_in_silence() {
         None,
         good(&ids[1]),
     ];
-    let deliveries: Vec<Delivery> = bodies
-        .into_iter()
-        .map(|body| Delivery { body, attempts: 1 })
-        .collect();
+    let deliveries: Vec<Delivery> = bodies.into_iter().map(|body| Delivery { body, attempts: 1 }).collect();
     let decisions = consume(&world, &world.config, &deliveries).await;
     assert_eq!(decisions, [Decision::Acknowledge; 6]);
     assert_eq!(world.count("sent").await, 2);
@@ -152,7 +152,10 @@ async fn an_unreadable_message_that_cannot_be_parked_comes_again() {
 #[tokio::test]
 async fn an_envelope_of_a_row_that_never_was_is_parked() {
     let world = TestWorld::new().await;
-    assert_eq!(world.deliver_ids(&["ntc_nobodyknowsthisone"]).await, [Decision::Acknowledge]);
+    assert_eq!(
+        world.deliver_ids(&["ntc_nobodyknowsthisone"]).await,
+        [Decision::Acknowledge]
+    );
     let rows = world.sql("SELECT reason FROM parking", vec![]).await;
     assert_eq!(text(&rows[0][0]), "envelope_without_row");
     assert_eq!(world.notes.alarms(), ["input_parked"]);
@@ -207,7 +210,10 @@ async fn a_row_whose_window_closed_before_the_claim_expires_without_a_call() {
     let id = world.intake(&[intent]).await.expect("recorded").receipts.remove(0).id;
     world.clock.advance(Duration::from_secs(600));
     assert_eq!(world.deliver().await, [Decision::Acknowledge]);
-    assert_eq!(world.state(&id).await, ("expired".to_owned(), "window_missed".to_owned()));
+    assert_eq!(
+        world.state(&id).await,
+        ("expired".to_owned(), "window_missed".to_owned())
+    );
     assert_eq!(world.mailer.calls(), 0);
 }
 
@@ -220,14 +226,18 @@ async fn a_row_sealed_for_another_account_is_put_aside_and_not_sent() {
     queue.deliver(&world).await;
     assert_eq!(world.status(&id).await, "retry");
     world.config = config_with(&[("PROVIDER_SCOPE", "other")]);
-    queue.run_for(&world, Duration::from_secs(7_200), Duration::from_secs(60)).await;
+    queue
+        .run_for(&world, Duration::from_secs(7_200), Duration::from_secs(60))
+        .await;
     assert_eq!(
         world.state(&id).await,
         ("retry".to_owned(), "provider_scope_changed".to_owned())
     );
     assert_eq!(world.mailer.calls(), 1, "not through another account");
     world.config = config_with(&[]);
-    queue.run_for(&world, Duration::from_secs(7_200), Duration::from_secs(60)).await;
+    queue
+        .run_for(&world, Duration::from_secs(7_200), Duration::from_secs(60))
+        .await;
     assert_eq!(world.status(&id).await, "sent");
 }
 
@@ -251,7 +261,9 @@ async fn a_claim_brings_at_most_its_share_of_letters_and_leaves_the_rest_unclaim
     assert_eq!(sent, 4 * 1024 * 1024 / 240_200, "of letters of about 240,200 bytes");
     assert_eq!(world.count("enqueued").await, 20 - sent, "nobody claimed the rest");
     assert_eq!(queue.len() as i64, 20 - sent, "and its messages come again");
-    queue.run_for(&world, Duration::from_secs(10), Duration::from_secs(2)).await;
+    queue
+        .run_for(&world, Duration::from_secs(10), Duration::from_secs(2))
+        .await;
     assert_eq!(world.count("sent").await, 20);
 }
 
@@ -266,7 +278,9 @@ async fn an_invocation_makes_no_more_requests_than_the_plan_allows() {
     assert_eq!(world.transport.take_requests(), 3);
     assert_eq!((world.count("sent").await, world.count("enqueued").await), (42, 58));
     assert_eq!(queue.len(), 58);
-    queue.run_for(&world, Duration::from_secs(10), Duration::from_secs(2)).await;
+    queue
+        .run_for(&world, Duration::from_secs(10), Duration::from_secs(2))
+        .await;
     assert_eq!(world.count("sent").await, 100);
     assert_eq!(world.mailer.calls(), 100);
 }
@@ -283,7 +297,10 @@ async fn round_trips_stay_at_three_with_duplicates_suppressed_and_a_bad_row() {
         )
         .await;
     world
-        .sql("UPDATE letters SET body = '{}' WHERE outbox_id = ?1", vec![ids[50].clone().into()])
+        .sql(
+            "UPDATE letters SET body = '{}' WHERE outbox_id = ?1",
+            vec![ids[50].clone().into()],
+        )
         .await;
     let mut list: Vec<&str> = ids.iter().map(String::as_str).collect();
     list.splice(90.., ids[10..20].iter().map(String::as_str));

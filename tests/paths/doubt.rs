@@ -45,7 +45,11 @@ async fn after_the_providers_window_nothing_sends_again_by_itself() {
                 world.run_for(HOUR, Duration::from_secs(60)).await;
             }
         }
-        assert_eq!(world.state(&id).await, owned("unknown", "provider_window_closed"), "{door}");
+        assert_eq!(
+            world.state(&id).await,
+            owned("unknown", "provider_window_closed"),
+            "{door}"
+        );
         assert_eq!(world.mailer.calls(), 1, "{door}");
         world.run_for(48 * HOUR, HOUR).await;
         assert_eq!(world.mailer.calls(), 1, "{door}, later");
@@ -196,6 +200,10 @@ async fn the_schema_refuses_to_call_a_doubt_a_failure() {
         );
         let statement = Statement::new(sql.leak(), vec![]);
         let refused = world.database().run(Transaction::write(vec![statement])).await;
-        assert_eq!(refused.map(|_| ()), Err(DatabaseError::Constraint { statement: 0 }), "{state}");
+        assert_eq!(
+            refused.map(|_| ()),
+            Err(DatabaseError::Constraint { statement: 0 }),
+            "{state}"
+        );
     }
 }

@@ -90,7 +90,10 @@ async fn the_deadline_that_passes_between_freeze_and_call_is_seen_at_the_call() 
         )
         .await;
     assert_eq!(world.deliver().await, [Decision::Acknowledge]);
-    assert_eq!(world.state(&id).await, ("expired".to_owned(), "window_missed".to_owned()));
+    assert_eq!(
+        world.state(&id).await,
+        ("expired".to_owned(), "window_missed".to_owned())
+    );
     assert_eq!(world.mailer.calls(), 0);
     let rows = world.sql("SELECT count(*) FROM seals", vec![]).await;
     assert_eq!(integer(&rows[0][0]), 0, "the seal goes with the settled row");
@@ -105,8 +108,18 @@ async fn the_deadline_that_passes_between_two_attempts_ends_the_row() {
     world.mailer.fault(FaultKind::RateLimit, -1);
     let queue = TestQueue::default();
     queue.run_for(&world, 120 * SECOND, SECOND).await;
-    assert_eq!(world.state(&id).await, ("expired".to_owned(), "window_missed".to_owned()));
-    let last = world.mailer.model.borrow().ledger().requests().back().map(|seen| seen.at);
+    assert_eq!(
+        world.state(&id).await,
+        ("expired".to_owned(), "window_missed".to_owned())
+    );
+    let last = world
+        .mailer
+        .model
+        .borrow()
+        .ledger()
+        .requests()
+        .back()
+        .map(|seen| seen.at);
     assert!(last.expect("a call").to_string() < "2026-01-01T00:01:00Z".to_owned());
 }
 

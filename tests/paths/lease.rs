@@ -25,18 +25,29 @@ fn fault_first(world: &TestWorld, kind: FaultKind, count: usize) {
 
 #[tokio::test]
 async fn six_of_ten_calls_that_stall_hold_up_nobody_and_end_before_the_lease() {
-    for kind in [FaultKind::Stall, FaultKind::AcceptThenStall, FaultKind::StallAfterHeaders] {
+    for kind in [
+        FaultKind::Stall,
+        FaultKind::AcceptThenStall,
+        FaultKind::StallAfterHeaders,
+    ] {
         let world = TestWorld::new().await;
         let ids = world.notices(10).await;
         fault_first(&world, kind, 6);
         let began = sealpost::ports::Clock::now(&world.clock);
         let decisions = world.deliver().await;
         let took = sealpost::ports::Clock::now(&world.clock).since(began);
-        assert!(took <= 2 * 10 * SECOND + SECOND, "two rounds of the time limit: {took:?}");
+        assert!(
+            took <= 2 * 10 * SECOND + SECOND,
+            "two rounds of the time limit: {took:?}"
+        );
         assert_eq!(world.count("sent").await, 4, "{kind:?}");
         assert_eq!(world.count("retry").await, 6, "{kind:?}");
         for (number, decision) in decisions.iter().enumerate() {
-            assert_eq!(*decision == Decision::Acknowledge, number >= 6, "{number}: {decision:?}");
+            assert_eq!(
+                *decision == Decision::Acknowledge,
+                number >= 6,
+                "{number}: {decision:?}"
+            );
         }
         let rows = world
             .sql("SELECT count(*) FROM attempts WHERE outcome = 'ambiguous'", vec![])
@@ -82,8 +93,14 @@ async fn a_slow_provider_does_not_make_two_workers_send_the_tail() {
             vec![],
         )
         .await;
-    assert_eq!(integer(&rows[0][0]), 10 - early as i64, "the tail was closed as not sent");
-    let rows = world.sql("SELECT sum(doubts), sum(attempt_count) FROM outbox", vec![]).await;
+    assert_eq!(
+        integer(&rows[0][0]),
+        10 - early as i64,
+        "the tail was closed as not sent"
+    );
+    let rows = world
+        .sql("SELECT sum(doubts), sum(attempt_count) FROM outbox", vec![])
+        .await;
     assert_eq!((integer(&rows[0][0]), integer(&rows[0][1])), (0, early as i64));
     world.mailer.latency.set(SECOND);
     queue.run_for(&world, 600 * SECOND, 5 * SECOND).await;

@@ -13,7 +13,10 @@ async fn an_id_that_another_row_has_proves_nothing_and_makes_the_row_unknown() {
     let world = TestWorld::new().await;
     let ids = world.notices(2).await;
     world.deliver_ids(&[&ids[0]]).await;
-    world.mailer.next_id.replace(Some("00000000-0000-4000-8000-000000000001".to_owned()));
+    world
+        .mailer
+        .next_id
+        .replace(Some("00000000-0000-4000-8000-000000000001".to_owned()));
     assert_eq!(world.deliver_ids(&[&ids[1]]).await, [Decision::Acknowledge]);
     assert_eq!(world.status(&ids[0]).await, "sent");
     assert_eq!(
@@ -29,7 +32,10 @@ async fn an_id_that_another_row_has_proves_nothing_and_makes_the_row_unknown() {
 async fn one_id_for_two_rows_of_a_batch_is_the_first_ones() {
     let world = TestWorld::new().await;
     let ids = world.notices(3).await;
-    world.mailer.next_id.replace(Some("00000000-0000-4000-8000-000000000003".to_owned()));
+    world
+        .mailer
+        .next_id
+        .replace(Some("00000000-0000-4000-8000-000000000003".to_owned()));
     assert_eq!(world.deliver().await, [Decision::Acknowledge; 3]);
     assert_eq!((world.count("sent").await, world.count("unknown").await), (2, 1));
     assert_eq!(world.status(&ids[1]).await, "sent", "the neighbours are untouched");
@@ -57,7 +63,10 @@ async fn a_second_id_for_a_sent_row_is_written_down_and_takes_nothing_back() {
     };
     futures_util::join!(world.deliver(), other);
     let rows = world
-        .sql("SELECT count(*) FROM outbox WHERE provider_message_id = 'first-id'", vec![])
+        .sql(
+            "SELECT count(*) FROM outbox WHERE provider_message_id = 'first-id'",
+            vec![],
+        )
         .await;
     assert_eq!(integer(&rows[0][0]), 1);
     assert_eq!(world.status(&id).await, "sent");
@@ -82,7 +91,11 @@ async fn one_row_that_cannot_be_settled_is_cornered_and_touches_no_other() {
         .await;
     let decisions = world.deliver().await;
     for (number, decision) in decisions.iter().enumerate() {
-        assert_eq!(*decision == Decision::Acknowledge, number != 16, "{number}: {decision:?}");
+        assert_eq!(
+            *decision == Decision::Acknowledge,
+            number != 16,
+            "{number}: {decision:?}"
+        );
     }
     assert_eq!(world.count("sent").await, 39);
     assert_eq!(world.status(&ids[16]).await, "processing", "left to its lease");
@@ -103,7 +116,10 @@ async fn a_settle_that_meets_a_dead_database_is_not_halved() {
     let queue = TestQueue::default();
     queue.deliver(&world).await;
     let requests = world.transport.take_requests();
-    assert!(requests <= 8, "{requests} requests, more than are kept for the database");
+    assert!(
+        requests <= 8,
+        "{requests} requests, more than are kept for the database"
+    );
     assert_eq!(queue.len(), 40, "all come again");
 }
 

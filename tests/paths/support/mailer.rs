@@ -185,7 +185,9 @@ struct Running<'a>(&'a ModelMailer);
 impl<'a> Running<'a> {
     fn new(mailer: &'a ModelMailer) -> Self {
         mailer.running.set(mailer.running.get() + 1);
-        mailer.most_at_once.set(mailer.most_at_once.get().max(mailer.running.get()));
+        mailer
+            .most_at_once
+            .set(mailer.most_at_once.get().max(mailer.running.get()));
         Self(mailer)
     }
 }

@@ -13,7 +13,7 @@ mod world;
 
 pub use broker::TestBroker;
 pub use clock::HandClock;
-pub use death::{die_after, die_when};
+pub use death::die_when;
 pub use log::Notes;
 pub use mailer::ModelMailer;
 pub use queue::TestQueue;

@@ -91,12 +91,33 @@ impl TestQueue {
     /// Lets a worker run one batch for so many awaits and die; its messages come again after `visible_after`. Whether
     /// it died.
     pub async fn die_in_batch(&self, world: &TestWorld, polls: usize, visible_after: Duration) -> bool {
+        let mut polled = 0;
+        let marker = || {
+            polled += 1;
+            polled >= polls
+        };
+        self.die_in_batch_when(world, marker, visible_after).await
+    }
+
+    /// The same, at the first await at which `marker` is true.
+    pub async fn die_in_batch_when(
+        &self,
+        world: &TestWorld,
+        marker: impl FnMut() -> bool,
+        visible_after: Duration,
+    ) -> bool {
         let batch = self.batch(world);
-        let died = super::die_after(polls, consume(world, &world.config, &batch))
-            .await
-            .is_none();
-        for delivery in &batch {
-            self.put_back(world, delivery, visible_after);
+        let decisions = super::die_when(marker, consume(world, &world.config, &batch)).await;
+        let died = decisions.is_none();
+        for (position, delivery) in batch.iter().enumerate() {
+            match decisions.as_ref().map(|all| all[position]) {
+                // Its acknowledgement is as good as lost with a worker that died.
+                None => self.put_back(world, delivery, visible_after),
+                Some(Decision::Acknowledge) => {}
+                Some(Decision::Retry { delay_seconds }) => {
+                    self.put_back(world, delivery, Duration::from_secs(delay_seconds.into()));
+                }
+            }
         }
         died
     }

@@ -1,0 +1,288 @@
+//! From claimed rows to settled ones: the steps of a batch, in their order.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::calls::{Called, call_all};
+use super::decision::{self, Decision};
+use super::prepare::{Ready, Unreadable, prepare};
+use super::verdict::{self, NotCalled};
+use super::waves;
+use crate::config::timing::BATCH_MAX;
+use crate::config::{Config, PROVIDER};
+use crate::outbox::id::{attempt_id, claim_token};
+use crate::outbox::status::Status;
+use crate::outbox::time::Millis;
+use crate::policy;
+use crate::ports::{Clock as _, Field, Level, Log as _, World, random_number};
+use crate::store::claim::{ClaimRequest, Claimed, ClaimedRow, RowState, claim};
+use crate::store::database::DatabaseError;
+use crate::store::open::{OpenRequest, Opened, open};
+use crate::store::settle::Settlement;
+
+/// Letters and seals that one claim brings back at most: the answer must fit into a Worker's memory several times.
+const CLAIM_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Suspects that one invocation runs, each alone: each costs three round trips and a call.
+const SUSPECTS_MAX: usize = 4;
+/// Requests that a suspect needs: claim, open, call, settle.
+const SUSPECT_SUBREQUESTS: usize = 4;
+
+/// What became of a row in this batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Decided(Decision),
+    /// Something of ours failed before it could be known.
+    NotDone,
+    NoRow,
+}
+
+/// One batch's work.
+pub(super) struct Run<'a, W> {
+    pub(super) world: &'a W,
+    pub(super) config: &'a Config,
+}
+
+impl<W: World> Run<'_, W> {
+    /// Everything that is to be done for these rows; a fate for each.
+    pub(super) async fn all(&self, ids: &[&str]) -> BTreeMap<String, Fate> {
+        let mut fates: BTreeMap<String, Fate> = ids.iter().map(|id| ((*id).to_owned(), Fate::NotDone)).collect();
+        let timing = &self.config.timing;
+        let Some((claimed, claim)) = self.claim(ids, timing.rows_per_invocation(), false).await else {
+            return fates;
+        };
+        let calls = claimed.rows.len();
+        let suspects = self.read_states(ids, &claimed, &mut fates);
+        self.send(claimed.rows, &claim, &mut fates).await;
+
+        let mut left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
+        if calls == 0 {
+            // What the healthy rows did not use is enough for one, on the smallest plan too.
+            left = left.max(1);
+        }
+        for id in suspects.iter().take(left.min(SUSPECTS_MAX)) {
+            if let Some((claimed, claim)) = self.claim(&[id], 1, true).await {
+                self.read_states(&[id], &claimed, &mut fates);
+                self.send(claimed.rows, &claim, &mut fates).await;
+            }
+        }
+        fates
+    }
+
+    /// Step 1.
+    async fn claim(&self, ids: &[&str], rows_max: usize, suspects: bool) -> Option<(Claimed, Claim)> {
+        let timing = &self.config.timing;
+        let now = self.world.clock().now();
+        let claim_of = Claim {
+            token: claim_token(self.world.random()),
+            ends: now.plus(timing.lease),
+        };
+        let result = claim(
+            self.world.database(),
+            &ClaimRequest {
+                ids,
+                token: &claim_of.token,
+                now,
+                expires_at: claim_of.ends,
+                skew_ms: i64::try_from(timing.skew.as_millis()).unwrap_or(i64::MAX),
+                rows_max: rows_max.min(BATCH_MAX),
+                rows_max_beside_suspects: timing
+                    .calls_per_invocation()
+                    .saturating_sub(SUSPECT_SUBREQUESTS)
+                    .clamp(1, rows_max.clamp(1, BATCH_MAX)),
+                bytes_max: CLAIM_BYTES_MAX,
+                suspects,
+                lone_deaths_max: timing.lone_deaths_max,
+                window_ms: i64::try_from(timing.window.usable().as_millis()).unwrap_or(i64::MAX),
+                provider: PROVIDER,
+                provider_scope: &self.config.provider_scope,
+                known_templates: policy::known_templates(),
+                held_families: policy::held_families(),
+            },
+        )
+        .await;
+        match result {
+            Ok(claimed) => Some((claimed, claim_of)),
+            Err(error) => {
+                self.note_database("claim_failed", &error);
+                None
+            }
+        }
+    }
+
+    /// Decides about the rows that were not claimed; returns those that have to run alone.
+    fn read_states(&self, ids: &[&str], claimed: &Claimed, fates: &mut BTreeMap<String, Fate>) -> Vec<String> {
+        let now = self.world.clock().now();
+        let timing = &self.config.timing;
+        let mine: BTreeSet<&str> = claimed.rows.iter().map(|row| row.id.as_str()).collect();
+        let mut suspects = Vec::new();
+        for id in ids {
+            fates.insert((*id).to_owned(), Fate::NoRow);
+        }
+        for state in &claimed.states {
+            let fate = if mine.contains(state.id.as_str()) {
+                // Until it is settled: not before the claim's end.
+                Fate::Decided(decision::retry_after(timing.lease.saturating_add(timing.skew)))
+            } else {
+                Fate::Decided(decision::of_state(state, now, timing))
+            };
+            fates.insert(state.id.clone(), fate);
+            if state.stopped == 1 {
+                let code = if state.status == Status::Unknown {
+                    "outcome_unknown"
+                } else {
+                    "dead_lettered"
+                };
+                let fields = [("outboxId", Field::Id(&state.id))];
+                self.world.log().note(Level::Alarm, code, &fields);
+            }
+            if !mine.contains(state.id.as_str()) && must_run_alone(state, now) {
+                suspects.push(state.id.clone());
+            }
+        }
+        suspects
+    }
+
+    /// Steps 2 to 4, in one wave or several.
+    async fn send(&self, rows: Vec<ClaimedRow>, claim: &Claim, fates: &mut BTreeMap<String, Fate>) {
+        let (mut ready, mut unreadable) = (Vec::new(), Vec::new());
+        for row in rows {
+            match prepare(row, attempt_id(self.world.random()), self.config) {
+                Ok(row) => ready.push(row),
+                Err(row) => unreadable.push(row),
+            }
+        }
+        for row in &unreadable {
+            let fields = [("outboxId", Field::Id(&row.id)), ("code", Field::Code(row.code))];
+            self.world.log().note(Level::Alarm, "row_unreadable", &fields);
+        }
+        if ready.is_empty() && unreadable.is_empty() {
+            return;
+        }
+        let mut before = Called::default();
+        let plan = waves::plan(ready, self.world.clock().now(), &self.config.timing);
+        let mut waves = plan.waves.into_iter();
+        let mut not_opened = NotCalled::NoRoom;
+        let rejected: Vec<String> = unreadable.iter().map(|row| row.id.clone()).collect();
+        for wave in waves.by_ref() {
+            let opened = match self.open(claim, &wave, &unreadable, &before.settlements).await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.note_database("open_failed", &error);
+                    break;
+                }
+            };
+            for id in &rejected {
+                fates.insert(id.clone(), Fate::Decided(Decision::Acknowledge));
+            }
+            unreadable.clear();
+            self.note_settled(&opened.settled, &before.settlements, fates);
+            self.note_paced(&wave, &opened, fates);
+            let calls = wave.iter().filter_map(|ready| {
+                let attempt = opened
+                    .attempts
+                    .iter()
+                    .find(|attempt| attempt.attempt == ready.attempt)?;
+                // The database's word on what is sealed; other bytes must not leave.
+                (attempt.seal_sha256 == ready.sealed.sha256_hex()).then(|| (ready, attempt.clone()))
+            });
+            let called = call_all(self.world, self.config, claim.ends, calls.collect()).await;
+            before = Called {
+                settlements: called.settlements,
+                pause: called.pause.or(before.pause),
+                account_works: called.account_works || before.account_works,
+            };
+            if let Some(pause) = &before.pause {
+                let wait = Duration::from_millis(pause.base_ms.unsigned_abs());
+                let until = self.world.clock().now().plus(wait);
+                not_opened = NotCalled::Braked { until };
+                break;
+            }
+        }
+        // Rows of waves that were not opened are given back: a claim that nobody works on looks like a death.
+        let given_back = waves.flatten().chain(plan.rest);
+        before.settlements.extend(given_back.map(|row| {
+            let case = row.case(self.world.clock().now(), random_number(self.world.random()));
+            verdict::not_called(&case, not_opened, &self.config.timing)
+        }));
+        if !before.settlements.is_empty() {
+            self.settle_halving(claim, before, fates).await;
+        }
+    }
+
+    /// Step 2 (and step 4 of the wave before).
+    async fn open(
+        &self,
+        claim: &Claim,
+        wave: &[Ready],
+        unreadable: &[Unreadable],
+        settlements: &[Settlement],
+    ) -> Result<Opened, DatabaseError> {
+        let openings: Vec<_> = wave.iter().map(Ready::opening).collect();
+        let rejections: Vec<_> = unreadable.iter().map(Unreadable::rejection).collect();
+        let timing = &self.config.timing;
+        open(
+            self.world.database(),
+            &OpenRequest {
+                token: &claim.token,
+                now: self.world.clock().now(),
+                provider: PROVIDER,
+                provider_scope: &self.config.provider_scope,
+                openings: &openings,
+                rejections: &rejections,
+                settlements,
+                pace_interval_ms: timing.pace_interval_ms(),
+                pace_wait_ms_max: i64::try_from(timing.pace_wait.as_millis()).unwrap_or(i64::MAX),
+            },
+        )
+        .await
+    }
+
+    /// Rows without an attempt: the pace had no slot for them, or the claim was lost. The row says when it goes on, and
+    /// the relay brings it.
+    fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
+        let open: BTreeSet<&str> = opened
+            .attempts
+            .iter()
+            .map(|attempt| attempt.outbox_id.as_str())
+            .collect();
+        let mut paced = 0i64;
+        for row in wave.iter().filter(|row| !open.contains(row.id.as_str())) {
+            paced = paced.saturating_add(1);
+            fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
+        }
+        if paced > 0 {
+            self.world
+                .log()
+                .note(Level::Info, "rows_without_slot", &[("rows", Field::Number(paced))]);
+        }
+    }
+
+    pub(super) fn note_database(&self, code: &'static str, error: &DatabaseError) {
+        self.world
+            .log()
+            .note(Level::Warn, code, &[("error", Field::Code(error.code()))]);
+    }
+}
+
+/// Whether a row that could be claimed now has to be claimed alone.
+fn must_run_alone(state: &RowState, now: Millis) -> bool {
+    match state.status {
+        Status::Processing => state.claim_expires_at.is_some_and(|end| Millis::new(end) <= now),
+        Status::Pending | Status::Enqueued | Status::Retry => state.suspect == 1 && Millis::new(state.due_at) <= now,
+        Status::Sent
+        | Status::Failed
+        | Status::Suppressed
+        | Status::Expired
+        | Status::Canceled
+        | Status::External
+        | Status::Shadowed
+        | Status::DeadLetter
+        | Status::Unknown => false,
+    }
+}
+
+/// The proof of a claim, and when it ends by itself.
+pub(super) struct Claim {
+    pub(super) token: String,
+    pub(super) ends: Millis,
+}
