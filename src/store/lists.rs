@@ -38,9 +38,11 @@ mod tests {
     fn texts(values: &[Value]) -> Vec<Vec<String>> {
         values
             .iter()
-            .map(|value| match value {
-                Value::Text(text) => serde_json::from_str(text).unwrap(),
-                other => panic!("no text: {other:?}"),
+            .map(|value| {
+                let Value::Text(text) = value else {
+                    panic!("no text: {value:?}")
+                };
+                serde_json::from_str(text).unwrap()
             })
             .collect()
     }
