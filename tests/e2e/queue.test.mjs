@@ -67,7 +67,8 @@ test('unreadable messages among good ones are parked, and the good ones are sent
   const parked = await stack.sql('SELECT reason, times FROM parking ORDER BY reason');
   assert.deepEqual(
     parked.map(({ reason }) => reason),
-    ['envelope_kind_unknown', 'envelope_not_text', 'envelope_unreadable', 'envelope_version_unknown', 'envelope_without_row'],
+    // Four bodies that are no texts, each kept with what it held.
+    ['envelope_kind_unknown', ...Array(4).fill('envelope_not_text'), 'envelope_unreadable', 'envelope_version_unknown', 'envelope_without_row'],
   );
   assert.deepEqual(new Set(parked.map(({ times }) => times)), new Set([1]), 'each was acknowledged once it was kept');
 });
@@ -95,8 +96,8 @@ test('the database is down during the settle: the same bytes go out again under 
   const before = noted('settle_failed');
   const ids = await record(stack, notices('unsettled', 2));
   await until(async () => (await stack.accepted()).length === 2, { what: 'the provider has both' });
-  // Both together, then each alone.
-  await until(() => noted('settle_failed') >= before + 3, { what: 'the settle fails to its end' });
+  // A database that is not there refuses every list alike: halving it would only ask again.
+  await until(() => noted('settle_failed') > before, { what: 'the settle fails to its end' });
   await stack.database.clearFaults();
   await settled(stack, ids, { ticks: true });
   await assertSentOnce(stack, ids);

@@ -12,9 +12,11 @@ after(async () => {
   await stack?.stop();
 });
 
-test('the Worker answers', async () => {
-  const { status } = await stack.fetch('/health');
-  assert.ok(status < 500, `HTTP ${status}`);
+test('the Worker answers, and is healthy once the schedule has run', async () => {
+  assert.deepEqual((await stack.fetch('/health')).body, { status: 'troubled', troubles: ['relay_never_ran'] });
+  await stack.tick();
+  const { status, body } = await stack.fetch('/health');
+  assert.deepEqual([status, body], [200, { status: 'ok', troubles: [] }]);
 });
 
 test('the database and the provider answer at their control doors', async () => {
