@@ -314,3 +314,29 @@ async fn a_death_at_any_await_with_a_provider_without_keys_never_sends_twice() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn dying_in_company_does_not_count_towards_the_limit() {
+    let world = TestWorld::new().await;
+    let ids = world.notices(1).await;
+    world
+        .sql(
+            "UPDATE outbox SET status = 'processing', claim_token = 'clm_dead', claim_expires_at = 1 WHERE id = ?1",
+            vec![ids[0].as_str().into()],
+        )
+        .await;
+    // Its next claim runs alone, and what it comes to is never written: the counter is seen as the claim left it.
+    for _ in 0..3 {
+        world
+            .transport
+            .next_with("UPDATE attempts SET", crate::support::Wire::Refuse);
+    }
+    world.deliver().await;
+    let rows = world
+        .sql(
+            "SELECT lone_claim, lone_deaths FROM outbox WHERE id = ?1",
+            vec![ids[0].as_str().into()],
+        )
+        .await;
+    assert_eq!(rows, vec![vec![1.into(), 0.into()]]);
+}
