@@ -210,6 +210,29 @@ async fn the_pace_spreads_calls_over_all_batches_and_rows_without_a_slot_burn_no
 }
 
 #[tokio::test]
+async fn a_batch_begins_after_the_last_slot_of_the_batch_before_it() {
+    let world = TestWorld::with(config_with(&[
+        ("PACE_PER_SECOND", "5"),
+        ("CALLS_AT_ONCE", "1"),
+        ("PROVIDER_TIMEOUT_MS", "5000"),
+        ("LEASE_MS", "840000"),
+    ]))
+    .await;
+    world.mailer.latency.set(Duration::ZERO);
+    let ids = world.notices(10).await;
+    world.broker.take();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    for batch in ids.chunks(5) {
+        world.deliver_ids(batch).await;
+    }
+    let model = world.mailer.model.borrow();
+    let at: Vec<_> = model.ledger().requests().iter().map(|seen| seen.at).collect();
+    assert_eq!(at.len(), 10);
+    let gaps: Vec<_> = at.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert_eq!(gaps, [Duration::from_millis(200); 9]);
+}
+
+#[tokio::test]
 async fn a_rate_limit_in_a_batch_brakes_its_other_calls() {
     let world = TestWorld::with(config_with(&[("CALLS_AT_ONCE", "1"), ("SUBREQUEST_BUDGET", "28")])).await;
     world.notices(20).await;

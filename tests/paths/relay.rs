@@ -102,6 +102,28 @@ async fn a_row_in_retry_is_published_however_many_fresh_rows_come() {
     }
 }
 
+/// More rows come than a tick can carry; a row that was published before waits its turn, not for ever.
+#[tokio::test]
+async fn a_row_that_was_published_before_gets_its_turn_among_rows_that_never_were() {
+    let world = TestWorld::with(config_with(&[
+        ("SUBREQUEST_BUDGET", "13"),
+        ("ENQUEUED_PATIENCE_MS", "60000"),
+    ]))
+    .await;
+    let again = world.notices(1).await.remove(0);
+    world.broker.take();
+    world.sql("UPDATE outbox SET publish_count = 5", Vec::new()).await;
+    let mut ticks = 0;
+    while world.broker.take().iter().all(|message| !message.body.contains(&again)) {
+        unpublished(&world, &format!("t{ticks}n"), 6 * PAGE).await;
+        world.clock.advance(Duration::from_secs(60));
+        world.tick().await;
+        assert!(world.broker.len() < 6 * PAGE, "a tick carries less than comes");
+        ticks += 1;
+        assert!(ticks <= 20, "it was due for {ticks} ticks");
+    }
+}
+
 #[tokio::test]
 async fn a_hundred_thousand_due_rows_meet_a_bounded_tick_that_says_what_is_left() {
     let world = TestWorld::new().await;
