@@ -10,13 +10,14 @@
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::outbox::family::{Family, Mode, families, find};
+use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
 use crate::outbox::keys::{FINGERPRINT_VERSION, keys_for, recipient_hash};
 use crate::outbox::problem::{FieldError, Problem};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
+use crate::policy::Policy;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::intake::{NewIntent, NewKey, Recorded, RecordedIntent, conflicting_positions, record};
@@ -58,7 +59,7 @@ pub enum IntakeError {
 /// # Errors
 /// [`IntakeError`]; except for an ambiguous database error nothing was written.
 pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -> Result<Accepted, IntakeError> {
-    let intents = parse_intents(body, &Families::new()).map_err(IntakeError::Request)?;
+    let intents = parse_intents(body, &Families::of(config.policy)).map_err(IntakeError::Request)?;
     let now = world.clock().now();
     let grace = now.plus(config.timing.pending_grace);
     let mut new = Vec::with_capacity(intents.len());
@@ -97,10 +98,10 @@ pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -
 struct Families(Vec<FamilyShape>);
 
 impl Families {
-    fn new() -> Self {
+    fn of(policy: &Policy) -> Self {
         Self(
-            families()
-                .iter()
+            policy
+                .families()
                 .map(|family| FamilyShape {
                     name: family.name.to_owned(),
                     prefix: family.prefix.to_owned(),
@@ -132,7 +133,7 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         .first()
         .map(|mint| (mint.key.clone(), mint.fingerprint.clone(), mint.secret_id.clone()))
         .unwrap_or_default();
-    let family = find(&intent.family);
+    let family = config.policy.family(&intent.family);
     let (status, cause) = match family.map(|family| family.mode) {
         Some(Mode::Shadow) => (Status::Shadowed, "shadow_mode"),
         Some(Mode::Hold) => (Status::Pending, "held"),

@@ -19,7 +19,7 @@ pub mod intake;
 pub mod operate;
 pub mod outbox;
 mod parking;
-mod policy;
+pub mod policy;
 pub mod ports;
 pub mod provider;
 pub mod publish;

@@ -1,40 +1,98 @@
-//! What this version of the program can do, as the database asks for it. Constant for the life of an instance.
+//! What one version of the program can do: its families and their templates, as the paths and the database ask for it.
 
 use std::sync::OnceLock;
 
 use serde_json::json;
 
-use crate::outbox::family::{Mode, families};
+use crate::outbox::family::{Family, Mode, families};
 use crate::provider::template;
 
-/// JSON array of `{family, template, version}`: the rows that this version can render.
-pub(crate) fn known_templates() -> &'static str {
-    static KNOWN: OnceLock<String> = OnceLock::new();
-    KNOWN.get_or_init(|| {
-        let known: Vec<_> = families()
+/// One kind of mail with the version of the template that this program has for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The family.
+    pub family: Family,
+    /// The version of its template; `None` where the family has no template, or this program does not have it.
+    pub version: Option<&'static str>,
+}
+
+/// Everything that this version of the program can do. Constant for the life of an instance; two versions that run at
+/// once differ in it.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    kinds: Vec<Kind>,
+    known_templates: String,
+    held_families: String,
+}
+
+impl Policy {
+    /// What was built in.
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: OnceLock<Policy> = OnceLock::new();
+        BUILT_IN.get_or_init(|| Self::of(Self::built_in_kinds()))
+    }
+
+    /// The kinds that were built in.
+    pub fn built_in_kinds() -> Vec<Kind> {
+        families()
             .iter()
-            .filter(|family| family.template.is_none_or(|name| template::version_of(name).is_some()))
-            .map(|family| {
+            .map(|family| Kind {
+                family: *family,
+                version: family.template.and_then(template::version_of),
+            })
+            .collect()
+    }
+
+    /// A version of the program that has these kinds and no others.
+    pub fn of(kinds: Vec<Kind>) -> Self {
+        let known: Vec<_> = kinds
+            .iter()
+            .filter(|kind| kind.family.template.is_none() || kind.version.is_some())
+            .map(|kind| {
                 json!({
-                    "family": family.name,
-                    "template": family.template,
-                    "version": family.template.and_then(template::version_of),
+                    "family": kind.family.name,
+                    "template": kind.family.template,
+                    "version": kind.version,
                 })
             })
             .collect();
-        json!(known).to_string()
-    })
-}
-
-/// JSON array of the families that are on hold.
-pub(crate) fn held_families() -> &'static str {
-    static HELD: OnceLock<String> = OnceLock::new();
-    HELD.get_or_init(|| {
-        let held: Vec<&str> = families()
+        let held: Vec<&str> = kinds
             .iter()
-            .filter(|family| family.mode == Mode::Hold)
-            .map(|family| family.name)
+            .filter(|kind| kind.family.mode == Mode::Hold)
+            .map(|kind| kind.family.name)
             .collect();
-        json!(held).to_string()
-    })
+        Self {
+            known_templates: json!(known).to_string(),
+            held_families: json!(held).to_string(),
+            kinds,
+        }
+    }
+
+    /// Every family of this version.
+    pub fn families(&self) -> impl Iterator<Item = &Family> {
+        self.kinds.iter().map(|kind| &kind.family)
+    }
+
+    /// The family of this name.
+    pub fn family(&self, name: &str) -> Option<&Family> {
+        self.families().find(|family| family.name == name)
+    }
+
+    /// The version of this template.
+    pub fn version_of(&self, template: &str) -> Option<&'static str> {
+        self.kinds
+            .iter()
+            .find(|kind| kind.family.template == Some(template))
+            .and_then(|kind| kind.version)
+    }
+
+    /// JSON array of `{family, template, version}`: the rows that this version can render.
+    pub(crate) fn known_templates(&self) -> &str {
+        &self.known_templates
+    }
+
+    /// JSON array of the families that are on hold.
+    pub(crate) fn held_families(&self) -> &str {
+        &self.held_families
+    }
 }

@@ -15,7 +15,6 @@
 use core::time::Duration;
 
 use crate::config::{Config, timing::BATCH_MAX};
-use crate::policy;
 use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, World};
 use crate::publish::publish_page;
 use crate::store::database::DatabaseError;
@@ -125,7 +124,7 @@ async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_er
     );
 }
 
-fn page_request(config: &Config, now: crate::outbox::time::Millis) -> PageRequest<'static> {
+fn page_request(config: &Config, now: crate::outbox::time::Millis) -> PageRequest<'_> {
     let timing = &config.timing;
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     PageRequest {
@@ -136,7 +135,7 @@ fn page_request(config: &Config, now: crate::outbox::time::Millis) -> PageReques
         republish_cap_ms: REPUBLISH_CAP_MS.min(ms(timing.enqueued_patience)),
         put_aside_ms: PUT_ASIDE_MS,
         window_ms: ms(timing.window.usable()),
-        known_templates: policy::known_templates(),
-        held_families: policy::held_families(),
+        known_templates: config.policy.known_templates(),
+        held_families: config.policy.held_families(),
     }
 }

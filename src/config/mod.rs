@@ -9,6 +9,7 @@ pub use timing::{Timing, TimingError};
 pub use tokens::TokenList;
 
 use crate::outbox::keys::{KeyRing, Secret};
+use crate::policy::Policy;
 use crate::provider::render::Sender;
 
 /// Everything the program is told from outside. `Debug` shows no secret.
@@ -36,6 +37,8 @@ pub struct Config {
     pub operators: TokenList,
     /// All the times and numbers.
     pub timing: Timing,
+    /// What this version of the program can do.
+    pub policy: &'static Policy,
     /// Tokens for the database and the provider.
     pub credentials: Credentials,
 }
@@ -98,6 +101,7 @@ impl Config {
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
             timing: Timing::read(lookup)?,
+            policy: Policy::built_in(),
             credentials: Credentials {
                 database,
                 provider: read::required(lookup, "RESEND_API_KEY")?,

@@ -7,7 +7,6 @@ use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
 use crate::outbox::time::Millis;
 use crate::provider::render::{Draft, DraftBody, build_request};
-use crate::provider::template;
 use crate::store::claim::ClaimedRow;
 use crate::store::open::{NewSeal, Opening, Rejection};
 
@@ -42,7 +41,7 @@ pub(super) struct Unreadable {
 
 /// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
 pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
-    let template_version = row.template.as_deref().and_then(template::version_of);
+    let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
     let sealed = match (&row.seal_sha256, row.seal_body) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
@@ -79,6 +78,7 @@ fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Confi
     let no_headers = Default::default();
     let (from, reply_to, headers, body) = match (&letter.body, template) {
         (Body::Data(map), Some(name)) => {
+            config.policy.version_of(name).ok_or("template_missing")?;
             data = serde_json::Value::Object(map.clone());
             (None, None, &no_headers, DraftBody::Template { name, data: &data })
         }

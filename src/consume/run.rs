@@ -13,7 +13,6 @@ use crate::config::{Config, PROVIDER};
 use crate::outbox::id::{attempt_id, claim_token};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
-use crate::policy;
 use crate::ports::{Clock as _, Field, Level, Log as _, World, random_number};
 use crate::store::claim::{ClaimRequest, Claimed, ClaimedRow, RowState, claim};
 use crate::store::database::DatabaseError;
@@ -95,8 +94,8 @@ impl<W: World> Run<'_, W> {
                 window_ms: i64::try_from(timing.window.usable().as_millis()).unwrap_or(i64::MAX),
                 provider: PROVIDER,
                 provider_scope: &self.config.provider_scope,
-                known_templates: policy::known_templates(),
-                held_families: policy::held_families(),
+                known_templates: self.config.policy.known_templates(),
+                held_families: self.config.policy.held_families(),
             },
         )
         .await;

@@ -48,20 +48,47 @@ pub trait Transport {
     async fn post(&self, base_url: Option<&str>, path: &str, body: String) -> Result<Reply, TransportError>;
 }
 
-/// A [`Database`] that speaks Hrana. It keeps no stream open, so it can be dropped at any moment.
+/// Makes one try of one transaction.
+#[allow(
+    async_fn_in_trait,
+    reason = "every implementation is single-threaded; no caller needs a Send bound"
+)]
+pub trait Exchange {
+    /// Sends the transaction once.
+    ///
+    /// # Errors
+    /// [`WireError`] says whether anything may have run.
+    async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError>;
+}
+
+/// A [`Database`] that sends again where that is safe, and nowhere else.
 #[derive(Debug)]
-pub struct Hrana<T, C> {
-    transport: T,
+pub struct Repeating<E, C> {
+    exchange: E,
     clock: C,
 }
+
+/// One try over HTTP. It keeps no stream open, so it can be dropped at any moment.
+#[derive(Debug)]
+pub struct Pipeline<T>(T);
+
+/// A [`Database`] that speaks Hrana.
+pub type Hrana<T, C> = Repeating<Pipeline<T>, C>;
 
 /// The endpoint of the protocol's version 3.
 const PIPELINE: &str = "/v3/pipeline";
 
+impl<E, C> Repeating<E, C> {
+    /// Repeats what `exchange` tries; the clock is only used to pause before a repetition.
+    pub fn over(exchange: E, clock: C) -> Self {
+        Self { exchange, clock }
+    }
+}
+
 impl<T: Transport, C: Clock> Hrana<T, C> {
     /// A client over `transport`; the clock is only used to pause before a repetition.
     pub fn new(transport: T, clock: C) -> Self {
-        Self { transport, clock }
+        Self::over(Pipeline(transport), clock)
     }
 
     /// Runs a script, whose statements the server splits, as one request. For migrations.
@@ -72,6 +99,7 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
         let mut busy = 0u32;
         loop {
             let reply = self
+                .exchange
                 .post(wire::sequence_request(script))
                 .await
                 .map_err(|_| DatabaseError::Ambiguous)?;
@@ -80,7 +108,7 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
             }
             let (outcome, leaked) = wire::read_sequence(&reply.body);
             if let Some(stream) = leaked {
-                self.close(stream).await;
+                self.exchange.close(stream).await;
             }
             match outcome {
                 Ok(()) => return Ok(()),
@@ -95,14 +123,25 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
             }
         }
     }
+}
 
+impl<T: Transport> Pipeline<T> {
     async fn post(&self, body: String) -> Result<Reply, TransportError> {
-        self.transport.post(None, PIPELINE, body).await
+        self.0.post(None, PIPELINE, body).await
     }
 
-    async fn once(&self, body: String, count: usize) -> Result<Vec<Rows>, WireError> {
+    /// Gives a stream back that the server kept open (servers have few). Whatever comes of it, the answer we have
+    /// stands.
+    async fn close(&self, stream: LeakedStream) {
+        let body = wire::close_request(&stream.baton);
+        let _ = self.0.post(stream.base_url.as_deref(), PIPELINE, body).await;
+    }
+}
+
+impl<T: Transport> Exchange for Pipeline<T> {
+    async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         let reply = self
-            .post(body)
+            .post(wire::transaction_request(transaction))
             .await
             .map_err(|_: TransportError| WireError::Database(DatabaseError::Ambiguous))?;
         match reply.status {
@@ -111,31 +150,23 @@ impl<T: Transport, C: Clock> Hrana<T, C> {
             429 => return Err(WireError::BeginBusy),
             status => return Err(WireError::Database(error_of_status(status))),
         }
-        let answer = wire::read_answer(&reply.body, count);
+        let answer = wire::read_answer(&reply.body, transaction.statements.len());
         if let Some(stream) = answer.leaked {
             self.close(stream).await;
         }
         answer.outcome
     }
-
-    /// Gives a stream back that the server kept open (servers have few). Whatever comes of it, the answer we have
-    /// stands.
-    async fn close(&self, stream: LeakedStream) {
-        let body = wire::close_request(&stream.baton);
-        let _ = self.transport.post(stream.base_url.as_deref(), PIPELINE, body).await;
-    }
 }
 
-impl<T: Transport, C: Clock> Database for Hrana<T, C> {
+impl<E: Exchange, C: Clock> Database for Repeating<E, C> {
     async fn run(&self, transaction: Transaction) -> Result<Vec<Rows>, DatabaseError> {
         if let Some(statement) = transaction.statements.iter().position(Statement::ends_a_transaction) {
             return Err(DatabaseError::Failed { statement });
         }
         let repeatable = transaction.mode == Mode::Read || transaction.repeat == Repeat::Safe;
-        let body = wire::transaction_request(&transaction);
         let (mut busy, mut lost) = (0u32, 0u32);
         loop {
-            let error = match self.once(body.clone(), transaction.statements.len()).await {
+            let error = match self.exchange.once(&transaction).await {
                 Ok(results) => return Ok(results),
                 Err(error) => error,
             };

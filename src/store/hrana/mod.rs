@@ -6,5 +6,5 @@
 mod client;
 mod wire;
 
-pub use client::{Hrana, Reply, Transport, TransportError};
+pub use client::{Exchange, Hrana, Pipeline, Repeating, Reply, Transport, TransportError};
 pub use wire::{Answer, LeakedStream, WireError, read_answer, sequence_request, transaction_request};

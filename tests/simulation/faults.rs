@@ -1,0 +1,160 @@
+//! The faults there are: their names for the report, and which of them a run has.
+
+use sealpost::devstack::provider::fault::FaultKind;
+
+use super::choices::{Choices, Subject};
+
+/// What the database's wire does to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseFault {
+    /// It never reaches the server.
+    Refused,
+    /// The server commits and the answer is lost.
+    AnswerLost,
+    /// Nothing happens until the client gives up.
+    Stalled,
+    /// The server commits, and nothing comes back until the client gives up.
+    StalledAfterCommit,
+    /// The client gives up, and the server does its work later.
+    Late,
+    /// The write lock is taken; nothing ran.
+    Busy,
+    /// The server gave the transaction up; nothing of it is left.
+    Aborted,
+    /// The server refuses us: a token, an address.
+    Unauthorized,
+}
+
+pub const DATABASE: [DatabaseFault; 8] = [
+    DatabaseFault::Refused,
+    DatabaseFault::AnswerLost,
+    DatabaseFault::Stalled,
+    DatabaseFault::StalledAfterCommit,
+    DatabaseFault::Late,
+    DatabaseFault::Busy,
+    DatabaseFault::Aborted,
+    DatabaseFault::Unauthorized,
+];
+
+impl DatabaseFault {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "database: refused",
+            Self::AnswerLost => "database: answer lost after commit",
+            Self::Stalled => "database: stalled",
+            Self::StalledAfterCommit => "database: stalled after commit",
+            Self::Late => "database: ran after the client gave up",
+            Self::Busy => "database: busy",
+            Self::Aborted => "database: transaction aborted",
+            Self::Unauthorized => "database: unauthorized",
+        }
+    }
+}
+
+/// What the provider does to one call: every kind of the development provider that a control door does not need.
+pub const PROVIDER: [(FaultKind, &str); 25] = [
+    (FaultKind::ServiceUnavailable, "provider: 503"),
+    (FaultKind::AcceptThenDrop, "provider: accepted, connection cut"),
+    (FaultKind::AcceptThenStall, "provider: accepted, never answered"),
+    (FaultKind::StallBodyAccepted, "provider: accepted, body stalled"),
+    (FaultKind::TruncatedJson, "provider: accepted, JSON cut"),
+    (FaultKind::HoldAccepted, "provider: accepted, key runs on"),
+    (FaultKind::Slow, "provider: slower than the time limit"),
+    (FaultKind::OkWithoutId, "provider: 200 without id"),
+    (FaultKind::OkNullId, "provider: 200 with null id"),
+    (FaultKind::OkHtml, "provider: 200 with HTML"),
+    (FaultKind::NoContent, "provider: 204"),
+    (FaultKind::InternalError, "provider: 500"),
+    (FaultKind::BadGatewayHtml, "provider: 502 with HTML"),
+    (FaultKind::ConflictHtml, "provider: 409 with HTML"),
+    (FaultKind::Stall, "provider: never answered"),
+    (FaultKind::StallAfterHeaders, "provider: stalled after headers"),
+    (FaultKind::RefuseConnection, "provider: connection refused"),
+    (FaultKind::RateLimit, "provider: 429 rate"),
+    (FaultKind::DailyQuota, "provider: 429 day"),
+    (FaultKind::MonthlyQuota, "provider: 429 month"),
+    (FaultKind::InProgress, "provider: 409 in progress"),
+    (FaultKind::Conflict, "provider: 409 other payload"),
+    (FaultKind::UnverifiedDomain, "provider: 403 domain"),
+    (FaultKind::InvalidKey, "provider: 401 key"),
+    (FaultKind::Refuse, "provider: 422"),
+];
+
+/// What the queue does.
+pub const QUEUE: [&str; 6] = [
+    "queue: refused",
+    "queue: stored, and answered with an error",
+    "queue: delivered twice",
+    "queue: message vanished",
+    "queue: batch in another order",
+    "queue: input that nobody understands",
+];
+
+/// What else goes wrong.
+pub const OTHERS: [&str; 8] = [
+    "death: at an await",
+    "death: of an instance with all it does",
+    "schedule: tick skipped",
+    "schedule: ticks overlap",
+    "clocks: instances differ",
+    "versions: two at once",
+    "caller: gave up waiting",
+    "caller: other meaning",
+];
+
+/// Every fault's name.
+pub static ALL: std::sync::LazyLock<Vec<&'static str>> = std::sync::LazyLock::new(|| {
+    let mut all: Vec<&'static str> = DATABASE.iter().map(|fault| fault.name()).collect();
+    all.extend(PROVIDER.iter().map(|(_, name)| *name));
+    all.extend(QUEUE);
+    all.extend(OTHERS);
+    all
+});
+
+/// Which faults one run has, and how often: a few kinds at a time find more than all at once.
+#[derive(Clone, Debug, Default)]
+pub struct Mix {
+    pub database: Vec<DatabaseFault>,
+    pub database_permille: u32,
+    pub provider: Vec<(FaultKind, &'static str)>,
+    pub provider_permille: u32,
+    /// In the order of [`QUEUE`].
+    pub queue_permille: [u32; 6],
+    pub death_permille: u32,
+    pub instance_deaths: u32,
+    pub skip_permille: u32,
+    pub overlap_permille: u32,
+}
+
+impl Mix {
+    pub fn draw(choices: &Choices) -> Self {
+        let setting = Subject::Setting;
+        let mut mix = Self::default();
+        if choices.chance(setting, 700) {
+            mix.database_permille = choices.one(setting, &[30, 80, 200]);
+            mix.database = DATABASE.into_iter().filter(|_| choices.chance(setting, 400)).collect();
+        }
+        if choices.chance(setting, 800) {
+            mix.provider_permille = choices.one(setting, &[100, 300, 600]);
+            mix.provider = PROVIDER.into_iter().filter(|_| choices.chance(setting, 250)).collect();
+        }
+        for permille in &mut mix.queue_permille {
+            if choices.chance(setting, 350) {
+                *permille = choices.one(setting, &[50, 150, 300]);
+            }
+        }
+        if choices.chance(setting, 600) {
+            mix.death_permille = choices.one(setting, &[50, 150, 300]);
+        }
+        if choices.chance(setting, 300) {
+            mix.instance_deaths = 1 + choices.below(setting, 4);
+        }
+        if choices.chance(setting, 300) {
+            mix.skip_permille = choices.one(setting, &[200, 500]);
+        }
+        if choices.chance(setting, 300) {
+            mix.overlap_permille = choices.one(setting, &[200, 500]);
+        }
+        mix
+    }
+}

@@ -1,0 +1,126 @@
+//! The arrows between states, as docs/states.md has them: from, to, the causes that each allows.
+
+use std::sync::LazyLock;
+
+/// Which causes lead along an arrow.
+#[derive(Clone, Copy, Debug)]
+pub enum Causes {
+    /// One of these.
+    Of(&'static [&'static str]),
+    /// A code of an attempt or of an unreadable row: anything that is not a cause of another arrow's own.
+    Codes,
+}
+
+/// One arrow.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrow {
+    /// The state before; empty for a new row.
+    pub from: &'static str,
+    pub to: &'static str,
+    pub causes: Causes,
+}
+
+impl Arrow {
+    pub fn name(&self) -> String {
+        name(self.from, self.to)
+    }
+}
+
+/// An arrow as reports call it.
+pub fn name(from: &str, to: &str) -> String {
+    let from = if from.is_empty() { "(new)" } else { from };
+    format!("{from} -> {to}")
+}
+
+/// Causes that belong to one arrow each and are no codes.
+const OWN: [&str; 13] = [
+    "recorded",
+    "published",
+    "claimed",
+    "held",
+    "shadow_mode",
+    "paused",
+    "provider_scope_changed",
+    "recipient_suppressed",
+    "readable_again",
+    "queue_exhausted",
+    "paced",
+    "message_id_conflict",
+    "accepted",
+];
+
+const STOPPED: [&str; 2] = ["recipient_suppressed", "window_missed"];
+const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
+
+/// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
+const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
+
+/// Every arrow that the simulation must have seen.
+pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
+    let arrow = |from, to, causes| Arrow { from, to, causes };
+    let mut all = vec![
+        arrow("", "pending", Causes::Of(&["recorded", "held"])),
+        arrow("", "shadowed", Causes::Of(&["shadow_mode"])),
+        arrow("pending", "enqueued", Causes::Of(&["published"])),
+        arrow("retry", "enqueued", Causes::Of(&["published"])),
+        arrow("pending", "processing", Causes::Of(&["claimed"])),
+        arrow("enqueued", "processing", Causes::Of(&["claimed"])),
+        arrow("retry", "processing", Causes::Of(&["claimed"])),
+        arrow("processing", "processing", Causes::Of(&["claimed"])),
+        arrow("processing", "retry", Causes::Codes),
+        arrow("pending", "retry", Causes::Of(ASIDE)),
+        arrow("enqueued", "retry", Causes::Of(ASIDE)),
+        arrow("retry", "retry", Causes::Of(ASIDE)),
+        arrow("processing", "sent", Causes::Of(&["accepted"])),
+        arrow("retry", "sent", Causes::Of(&["accepted"])),
+        arrow("processing", "failed", Causes::Codes),
+        arrow("processing", "dead_letter", Causes::Codes),
+        arrow("processing", "unknown", Causes::Codes),
+        arrow("processing", "expired", Causes::Of(&["window_missed"])),
+        arrow("dead_letter", "retry", Causes::Of(&["readable_again"])),
+        arrow("unknown", "sent", Causes::Of(&["accepted"])),
+    ];
+    for from in ["pending", "enqueued", "retry"] {
+        all.push(arrow(from, "suppressed", Causes::Of(&["recipient_suppressed"])));
+        all.push(arrow(from, "expired", Causes::Of(&["window_missed"])));
+        all.push(arrow(from, "dead_letter", Causes::Of(&["outbox_id_unclaimed"])));
+    }
+    all.push(arrow("retry", "unknown", Causes::Codes));
+    all
+});
+
+/// Arrows that are right and so rare that a short run may miss them.
+static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
+    let arrow = |from, to, causes| Arrow { from, to, causes };
+    let mut rare = vec![
+        arrow("processing", "suppressed", Causes::Of(&["recipient_suppressed"])),
+        arrow("pending", "unknown", Causes::Codes),
+        arrow("enqueued", "unknown", Causes::Codes),
+        arrow("dead_letter", "sent", Causes::Of(&["accepted"])),
+        arrow("failed", "sent", Causes::Of(&["accepted"])),
+        arrow("expired", "sent", Causes::Of(&["accepted"])),
+        arrow("suppressed", "sent", Causes::Of(&["accepted"])),
+        arrow("pending", "sent", Causes::Of(&["accepted"])),
+        arrow("enqueued", "sent", Causes::Of(&["accepted"])),
+    ];
+    for from in ["pending", "enqueued", "retry", "dead_letter", "failed"] {
+        rare.push(arrow(from, "unknown", Causes::Of(&["message_id_conflict"])));
+    }
+    rare
+});
+
+/// Whether a row may go this way for this cause.
+pub fn is_legal(from: &str, to: &str, cause: &str) -> bool {
+    ALL.iter()
+        .chain(RARE.iter())
+        .filter(|arrow| arrow.from == from && arrow.to == to)
+        .any(|arrow| match arrow.causes {
+            Causes::Of(list) => list.contains(&cause),
+            Causes::Codes => {
+                let stopped = STOPPED.contains(&cause) || UNREADABLE.contains(&cause);
+                let aside = arrow.to == "retry" && (ASIDE.contains(&cause) || cause == "paced");
+                let conflict = arrow.to == "unknown" && cause == "message_id_conflict";
+                aside || conflict || (stopped && arrow.to != "retry") || !(OWN.contains(&cause) || stopped)
+            }
+        })
+}

@@ -1,0 +1,190 @@
+//! Calls to the provider: when, under which claim and account, with which bytes, and what came of them.
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Call, Learned, Oracle, State, Who};
+use crate::report::Invariant;
+use sealpost::ports::MailAnswer;
+
+/// Names a call.
+pub type CallId = usize;
+
+impl Oracle {
+    /// A worker calls. `scope` is the account that it calls through.
+    pub fn call_begins(&self, who: Who, now: i64, key: &str, body: &str, scope: &str) -> CallId {
+        let mut state = self.inner.borrow_mut();
+        let state = &mut *state;
+        state.bytes(key, body);
+        state.permitted(who, now, key, body, scope);
+        state.calls.push(Call {
+            key: key.to_owned(),
+            at: now,
+            learned: None,
+            accepted: false,
+        });
+        state.calls.len() - 1
+    }
+
+    /// The provider took a mail: to whom, and under which id.
+    pub fn accepted(&self, call: CallId, to: &[String], id: &str) {
+        let mut state = self.inner.borrow_mut();
+        let state = &mut *state;
+        state.calls[call].accepted = true;
+        let key = state.calls[call].key.clone();
+        let fact = state
+            .facts
+            .iter()
+            .find(|(_, truth)| to.iter().any(|one| one.contains(&truth.to)))
+            .map(|(name, _)| name.clone());
+        state.report.checked(Invariant::I2);
+        let Some(fact) = fact else {
+            state.broken(Invariant::I2, "a mail went out that nobody asked for".to_owned());
+            return;
+        };
+        let ids = state.accepted.entry(fact.clone()).or_default();
+        ids.push(id.to_owned());
+        if ids.len() > 1 {
+            let what = format!("{fact} was accepted {} times", ids.len());
+            state.broken(Invariant::I2, what);
+        }
+        if state.facts.get(&fact).is_some_and(|truth| truth.shadow) {
+            state.broken(
+                Invariant::I2,
+                format!("{fact} was sent, and its family only runs in shadow"),
+            );
+        }
+        if let Some(id) = state.key_of.get(&key)
+            && let Some(row) = state.rows.get(id)
+            && [
+                "failed",
+                "expired",
+                "canceled",
+                "suppressed",
+                "external",
+                "shadowed",
+                "dead_letter",
+            ]
+            .contains(&row.status.as_str())
+        {
+            let what = format!("{} is {} and went out all the same", row.id, row.status);
+            state.broken(Invariant::I3, what);
+        }
+    }
+
+    /// The worker read the answer.
+    pub fn call_ends(&self, call: CallId, answer: &MailAnswer) {
+        self.inner.borrow_mut().calls[call].learned = Some(learned(answer));
+    }
+}
+
+impl State {
+    fn bytes(&mut self, key: &str, body: &str) {
+        self.report.checked(Invariant::I5);
+        match self.bodies.get(key) {
+            Some(first) if first != body => {
+                self.broken(Invariant::I5, "two requests under one key differ".to_owned());
+            }
+            Some(_) => {}
+            None => {
+                self.bodies.insert(key.to_owned(), body.to_owned());
+            }
+        }
+        let fact = self
+            .facts
+            .iter()
+            .find(|(_, truth)| body.contains(&truth.to))
+            .map(|(name, _)| name.clone())
+            .unwrap_or_default();
+        let keys = self.keys_of.entry(fact.clone()).or_default();
+        keys.insert(key.to_owned());
+        if keys.len() > 1 {
+            self.broken(Invariant::I5, format!("{fact} was requested under two keys"));
+        }
+    }
+
+    fn permitted(&mut self, who: Who, now: i64, key: &str, body: &str, scope: &str) {
+        self.report.checked(Invariant::I6);
+        let Some(row) = self.key_of.get(key).and_then(|id| self.rows.get(id)).cloned() else {
+            self.broken(Invariant::I6, "a call without a row".to_owned());
+            return;
+        };
+        let mut wrong = Vec::new();
+        let own = row
+            .token
+            .as_ref()
+            .and_then(|token| self.tokens.get(token))
+            .filter(|(owner, _)| *owner == who.invocation)
+            .copied();
+        if own.is_none() {
+            wrong.push("without its claim");
+        }
+        let local = now + who.skew;
+        if row.expires_at.is_some_and(|end| local + self.call_ms > end) {
+            wrong.push("that outlasts its claim");
+        }
+        if row.scope.as_deref() != Some(scope) {
+            wrong.push("through another account than the seal's");
+        }
+        let sha256: String = Sha256::digest(body.as_bytes())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        if row.sha256.as_deref() != Some(sha256.as_str()) {
+            self.broken(
+                Invariant::I5,
+                format!("{} is called with bytes that were not sealed", row.id),
+            );
+        }
+        if row.not_before.is_some_and(|at| now + self.skew_ms < at) {
+            wrong.push("before its time");
+        }
+        if row.not_after.is_some_and(|at| now - self.skew_ms >= at) {
+            wrong.push("after its time");
+        }
+        let doubtful = self
+            .calls
+            .iter()
+            .filter(|call| call.key == key && matches!(call.learned, None | Some(Learned::Doubt)))
+            .map(|call| call.at)
+            .min();
+        if doubtful.is_some_and(|first| now - first > self.window_ms + self.skew_ms) {
+            wrong.push("after the window of an attempt in doubt");
+        }
+        for what in wrong {
+            self.broken(Invariant::I6, format!("a call for {} {what}", row.id));
+        }
+        if let (Some(since), Some((_, claimed))) = (self.suppressed.get(&row.recipient_hash).copied(), own) {
+            self.report.checked(Invariant::I7);
+            if since < claimed {
+                self.broken(
+                    Invariant::I7,
+                    format!("a call for {} whose recipient was suppressed", row.id),
+                );
+            }
+        } else if self.suppressed.contains_key(&row.recipient_hash) {
+            self.report.checked(Invariant::I7);
+        }
+    }
+}
+
+/// The oracle's own reading of an answer, on purpose a coarse one.
+fn learned(answer: &MailAnswer) -> Learned {
+    match answer {
+        MailAnswer::TimedOut | MailAnswer::Disconnected => Learned::Doubt,
+        MailAnswer::Response { status, body, .. } => {
+            let json = body
+                .as_ref()
+                .and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
+            let id = json
+                .as_ref()
+                .and_then(|json| json["id"].as_str())
+                .is_some_and(|id| !id.is_empty());
+            match status {
+                200..=299 if id => Learned::Accepted,
+                200..=299 | 408 | 409 | 421 | 425 | 500..=599 => Learned::Doubt,
+                400 if json.is_none() => Learned::Doubt,
+                _ => Learned::NotAccepted,
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The judge: compares what the code under test does with the world's own truth after every step.
+//!
+//! Its truth is what the provider accepted and which bytes it saw, what callers were told, which messages were given
+//! up, and the rows as they stand after each transaction. It asks the code under test nothing.
+
+pub mod arrows;
+mod calls;
+mod messages;
+mod rows;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+pub use calls::CallId;
+
+use super::report::{Invariant, Report};
+use super::store::{AttemptRow, OutboxRow};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub invariant: Invariant,
+    pub what: String,
+}
+
+/// What the code under test was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Intake,
+    Consumer,
+    Relay,
+    DeadLetters,
+    /// A person's hand, or the world's.
+    Operator,
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug)]
+pub struct Who {
+    pub role: Role,
+    /// One run of one handler.
+    pub invocation: u64,
+    /// Its clock's distance from the true time, in ms.
+    pub skew: i64,
+}
+
+/// One business fact, as its producers know it.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    pub to: String,
+    /// The family sends mails at all.
+    pub shadow: bool,
+}
+
+/// A call as the world saw it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub key: String,
+    pub at: i64,
+    /// What the worker learned; `None` while it runs, or where it died.
+    pub learned: Option<Learned>,
+    /// The mail went out by this very call.
+    pub accepted: bool,
+}
+
+/// What an answer tells its reader, by the oracle's own reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned {
+    Accepted,
+    NotAccepted,
+    Doubt,
+}
+
+#[derive(Default)]
+pub struct Oracle {
+    inner: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    facts: BTreeMap<String, Truth>,
+    /// The row of each fact, and the fact of each row (by address).
+    row_of: BTreeMap<String, String>,
+    fact_of: BTreeMap<String, String>,
+    key_of: BTreeMap<String, String>,
+    calls: Vec<Call>,
+    bodies: BTreeMap<String, String>,
+    keys_of: BTreeMap<String, BTreeSet<String>>,
+    accepted: BTreeMap<String, Vec<String>>,
+    told: BTreeMap<String, String>,
+    stated: BTreeSet<(String, bool)>,
+    /// Claim tokens, who took them and after how many transactions.
+    tokens: BTreeMap<String, (u64, u64)>,
+    suppressed: BTreeMap<String, u64>,
+    transactions: u64,
+    rows: Rc<BTreeMap<String, OutboxRow>>,
+    /// The rows as they stood when an invocation last wrote.
+    seen: BTreeMap<u64, Rc<BTreeMap<String, OutboxRow>>>,
+    attempts: BTreeMap<String, AttemptRow>,
+    replayed: BTreeMap<String, String>,
+    last_event: i64,
+    violations: Vec<Violation>,
+    report: Report,
+    window_ms: i64,
+    skew_ms: i64,
+    call_ms: i64,
+}
+
+/// What the oracle must know of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The used part of the provider window.
+    pub window_ms: i64,
+    /// How far two clocks may differ.
+    pub skew_ms: i64,
+    /// The time limit of a call.
+    pub call_ms: i64,
+}
+
+impl Oracle {
+    pub fn new(limits: Limits) -> Self {
+        let oracle = Self::default();
+        {
+            let mut state = oracle.inner.borrow_mut();
+            state.window_ms = limits.window_ms;
+            state.skew_ms = limits.skew_ms;
+            state.call_ms = limits.call_ms;
+        }
+        oracle
+    }
+
+    /// Announces a fact that callers may state.
+    pub fn fact(&self, name: &str, truth: Truth) {
+        self.inner.borrow_mut().facts.insert(name.to_owned(), truth);
+    }
+
+    pub fn report(&self) -> std::cell::RefMut<'_, Report> {
+        std::cell::RefMut::map(self.inner.borrow_mut(), |state| &mut state.report)
+    }
+
+    pub fn violations(&self) -> Vec<Violation> {
+        self.inner.borrow().violations.clone()
+    }
+
+    pub fn violation(&self, invariant: Invariant, what: String) {
+        self.inner.borrow_mut().broken(invariant, what);
+    }
+
+    /// The rows as they stand.
+    pub fn rows(&self) -> Rc<BTreeMap<String, OutboxRow>> {
+        Rc::clone(&self.inner.borrow().rows)
+    }
+
+    /// A recipient is suppressed from now on.
+    pub fn suppressed(&self, recipient_hash: &str) {
+        let mut state = self.inner.borrow_mut();
+        let now = state.transactions;
+        state.suppressed.entry(recipient_hash.to_owned()).or_insert(now);
+    }
+
+    /// A caller was told that this fact is accepted under this id.
+    pub fn told(&self, fact: &str, id: &str) {
+        let mut state = self.inner.borrow_mut();
+        state.report.checked(Invariant::I1);
+        if !state.rows.contains_key(id) {
+            state.broken(
+                Invariant::I1,
+                format!("{fact} was accepted as {id}, and there is no such row"),
+            );
+        }
+        state.report.checked(Invariant::I2);
+        match state.told.get(fact).cloned() {
+            Some(first) if first != id => {
+                state.broken(Invariant::I2, format!("{fact} was accepted as {first} and as {id}"));
+            }
+            Some(_) => {}
+            None => {
+                state.told.insert(fact.to_owned(), id.to_owned());
+            }
+        }
+    }
+
+    /// A caller states a fact, in its first meaning or the other one.
+    pub fn stated(&self, fact: &str, other: bool) {
+        self.inner.borrow_mut().stated.insert((fact.to_owned(), other));
+    }
+
+    /// Whether any of these facts was stated in both meanings.
+    pub fn stated_both<'a>(&self, mut facts: impl Iterator<Item = &'a str>) -> bool {
+        let state = self.inner.borrow();
+        facts.any(|fact| {
+            [true, false]
+                .iter()
+                .all(|other| state.stated.contains(&(fact.to_owned(), *other)))
+        })
+    }
+
+    /// A text went where no personal data may go.
+    pub fn public_text(&self, place: &str, text: &str) {
+        let mut state = self.inner.borrow_mut();
+        state.report.checked(Invariant::I8);
+        if text.to_ascii_lowercase().contains(super::setting::MARKER) {
+            state.broken(Invariant::I8, format!("{place} holds personal data"));
+        }
+    }
+
+    /// At the end, when faults have stopped and time has run on.
+    pub fn end(&self, held: &BTreeSet<String>) {
+        let mut state = self.inner.borrow_mut();
+        let rows: Vec<OutboxRow> = state.rows.values().cloned().collect();
+        for row in rows {
+            state.report.checked(Invariant::I1);
+            let open = ["pending", "enqueued", "processing", "retry"].contains(&row.status.as_str());
+            if open && !held.contains(&row.family) {
+                let what = format!(
+                    "{} is still {} ({}) when all has been quiet for days",
+                    row.id, row.status, row.cause
+                );
+                state.broken(Invariant::I1, what);
+            }
+        }
+        let lost: Vec<String> = state
+            .told
+            .iter()
+            .filter(|(_, id)| !state.rows.contains_key(*id))
+            .map(|(fact, id)| format!("{fact} was accepted as {id}, and the row is gone"))
+            .collect();
+        for what in lost {
+            state.broken(Invariant::I1, what);
+        }
+    }
+}
+
+impl State {
+    fn broken(&mut self, invariant: Invariant, what: String) {
+        // The same break shows itself at every step; once is enough.
+        if !self
+            .violations
+            .iter()
+            .any(|known| known.invariant == invariant && known.what == what)
+        {
+            self.violations.push(Violation { invariant, what });
+        }
+    }
+
+    /// Calls under a key that may have been accepted, as far as a worker can know or the provider did.
+    fn may_have_gone(&self, key: &str) -> bool {
+        self.calls.iter().any(|call| {
+            call.key == key
+                && (call.accepted || matches!(call.learned, None | Some(Learned::Doubt | Learned::Accepted)))
+        })
+    }
+}

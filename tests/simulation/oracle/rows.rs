@@ -1,0 +1,202 @@
+//! Rows after each transaction: arrows, claims, failure and proof, events.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::{Oracle, Role, State, Who, arrows};
+use crate::report::Invariant;
+use crate::store::{OutboxRow, Store};
+
+/// States that say that nothing went out.
+const NOTHING_WENT_OUT: [&str; 7] = [
+    "failed",
+    "expired",
+    "canceled",
+    "suppressed",
+    "external",
+    "shadowed",
+    "dead_letter",
+];
+
+impl Oracle {
+    /// A write transaction was committed.
+    pub fn committed(&self, who: Who, now: i64, store: &Store) {
+        let after = Rc::new(store.outbox());
+        let attempts = store.attempts();
+        let mut state = self.inner.borrow_mut();
+        let state = &mut *state;
+        state.transactions += 1;
+        let before = std::mem::replace(&mut state.rows, Rc::clone(&after));
+        state.seen.insert(who.invocation, Rc::clone(&after));
+        let attempts_before = std::mem::replace(&mut state.attempts, attempts);
+        for (id, row) in after.iter() {
+            match before.get(id) {
+                Some(old) if old == row => {}
+                Some(old) => state.moved(who, now, old, row),
+                None => state.recorded(row, store),
+            }
+        }
+        state.report.checked(Invariant::I10);
+        for id in before.keys().filter(|id| !after.contains_key(*id)) {
+            state.broken(Invariant::I1, format!("the row {id} is gone"));
+        }
+        state.attempts_changed(who, &attempts_before);
+        state.replay(store, &after);
+    }
+}
+
+impl State {
+    fn recorded(&mut self, row: &OutboxRow, store: &Store) {
+        let letter = store
+            .one_text("SELECT body FROM letters WHERE outbox_id = ?1", &row.id)
+            .unwrap_or_default();
+        let fact = self
+            .facts
+            .iter()
+            .find(|(_, truth)| letter.contains(&truth.to))
+            .map(|(name, _)| name.clone());
+        self.report.checked(Invariant::I2);
+        let Some(fact) = fact else {
+            self.broken(
+                Invariant::I1,
+                format!("the row {} has a letter that nobody wrote", row.id),
+            );
+            return;
+        };
+        if let Some(first) = self.row_of.insert(fact.clone(), row.id.clone()) {
+            self.broken(Invariant::I2, format!("{fact} has two rows, {first} and {}", row.id));
+        }
+        self.fact_of.insert(row.id.clone(), fact);
+        self.key_of.insert(row.key.clone(), row.id.clone());
+    }
+
+    fn moved(&mut self, who: Who, now: i64, old: &OutboxRow, row: &OutboxRow) {
+        self.claims(who, now, old, row);
+        self.report.checked(Invariant::I4);
+        if row.status == "sent" && old.status != "sent" {
+            self.proof(row);
+        }
+        if old.status == "sent" && row.status != "sent" {
+            self.broken(Invariant::I4, format!("{} was sent and is {} now", row.id, row.status));
+        }
+        if NOTHING_WENT_OUT.contains(&row.status.as_str()) {
+            self.report.checked(Invariant::I3);
+            if self.may_have_gone(&row.key) {
+                let what = format!("{} is {} ({}), and it may have gone out", row.id, row.status, row.cause);
+                self.broken(Invariant::I3, what);
+            }
+        }
+        if old.key != row.key {
+            self.broken(Invariant::I5, format!("{} has another key now", row.id));
+        }
+        if old.sha256.is_some() && old.sha256 != row.sha256 {
+            self.broken(Invariant::I5, format!("{} was sealed again", row.id));
+        }
+    }
+
+    /// Claims: who took one, and whether anybody touched a row that another holds.
+    fn claims(&mut self, who: Who, now: i64, old: &OutboxRow, row: &OutboxRow) {
+        if let Some(token) = row.token.clone().filter(|token| Some(token) != old.token.as_ref()) {
+            let taken = (who.invocation, self.transactions);
+            if let Some((other, _)) = self.tokens.insert(token, taken)
+                && other != who.invocation
+            {
+                self.broken(Invariant::I9, format!("{} is claimed with another's token", row.id));
+            }
+        }
+        let Some(token) = &old.token else { return };
+        self.report.checked(Invariant::I9);
+        let own = self
+            .tokens
+            .get(token)
+            .is_some_and(|(owner, _)| *owner == who.invocation);
+        let alive = old.expires_at.is_some_and(|end| now + who.skew < end);
+        let proof = row.status == "sent" || row.cause == "message_id_conflict";
+        let untouched =
+            old.status == row.status && old.token == row.token && old.next_attempt_at == row.next_attempt_at;
+        if !own && alive && !proof && !untouched {
+            let what = format!(
+                "{:?} moved {} from {} to {} ({}) while another's claim was alive",
+                who.role, row.id, old.status, row.status, row.cause
+            );
+            self.broken(Invariant::I9, what);
+        }
+    }
+
+    fn proof(&mut self, row: &OutboxRow) {
+        let Some(id) = &row.message_id else {
+            self.broken(Invariant::I4, format!("{} is sent without a message id", row.id));
+            return;
+        };
+        let fact = self.fact_of.get(&row.id).cloned().unwrap_or_default();
+        let accepted = self.accepted.get(&fact).is_some_and(|ids| ids.contains(id));
+        if !accepted {
+            let what = format!(
+                "{} is sent with {id}, and the provider gave that id to no such mail",
+                row.id
+            );
+            self.broken(Invariant::I4, what);
+        }
+    }
+
+    fn attempts_changed(&mut self, who: Who, before: &BTreeMap<String, crate::store::AttemptRow>) {
+        if who.role == Role::Operator {
+            return;
+        }
+        let mut broken = Vec::new();
+        for (id, attempt) in &self.attempts {
+            let changed = before.get(id) != Some(attempt);
+            let owner = self.tokens.get(&attempt.token).map(|(owner, _)| *owner);
+            if changed && owner != Some(who.invocation) {
+                broken.push(format!(
+                    "{:?} closed another's attempt of {}",
+                    who.role, attempt.outbox_id
+                ));
+            }
+        }
+        for what in broken {
+            self.broken(Invariant::I9, what);
+        }
+    }
+
+    /// The event log, replayed: each event is an arrow that exists, begins where the one before ended, and the last
+    /// ends where the row stands. One transaction may take a row along two arrows.
+    fn replay(&mut self, store: &Store, rows: &BTreeMap<String, OutboxRow>) {
+        for event in store.events(self.last_event) {
+            self.last_event = event.seq;
+            // It moves nothing: it says that a second mail was proven.
+            if event.cause == "duplicate_seen" {
+                self.report.event("event: duplicate_seen");
+                continue;
+            }
+            let from = event.from.as_deref().unwrap_or_default();
+            self.report.arrow(arrows::name(from, &event.to));
+            if !arrows::is_legal(from, &event.to, &event.cause) {
+                let what = format!(
+                    "{} went from {from:?} to {} ({})",
+                    event.outbox_id, event.to, event.cause
+                );
+                self.broken(Invariant::I10, what);
+            }
+            let known = self.replayed.get(&event.outbox_id).cloned();
+            if known != event.from {
+                let what = format!(
+                    "an event of {} begins at {:?} and not at {known:?}",
+                    event.outbox_id, event.from
+                );
+                self.broken(Invariant::I10, what);
+            }
+            self.replayed.insert(event.outbox_id, event.to);
+        }
+        let mut broken = Vec::new();
+        for (id, row) in rows {
+            if self.replayed.get(id) != Some(&row.status) {
+                let replayed = self.replayed.get(id);
+                broken.push(format!("{id} is {}, and its events end at {replayed:?}", row.status));
+            }
+        }
+        for what in broken {
+            self.broken(Invariant::I10, what);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One run: faults for a while, then quiet, then everything must have come to its end.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use sealpost::outbox::envelope::Envelope;
+
+use super::callers;
+use super::choices::{Choices, Tapes};
+use super::oracle::Violation;
+use super::planted::Planted;
+use super::report::{Invariant, Report};
+use super::schedule;
+use super::setting::{HELD_FAMILY, Program, Setting};
+use super::sim::Sim;
+use super::store::Store;
+
+/// Steps of one run; more means that something runs in circles.
+const STEPS_MAX: u64 = 400_000;
+/// Rounds of the quiet time; each moves to the next row that is due.
+const ROUNDS_MAX: usize = 120;
+/// In the quiet time the relay looks at a row that is due within so many ticks.
+const LATE_TICKS_MAX: i64 = 4;
+/// How long retention is over after, in ms.
+const WEEK_AND_MORE_MS: i64 = 9 * 86_400_000;
+
+/// What came of a run.
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    pub report: Report,
+    pub trace: Vec<String>,
+    pub lines: usize,
+    pub tapes: Tapes,
+}
+
+/// Runs what the choices say.
+pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_trace: bool) -> Outcome {
+    store.clear();
+    let setting = Setting::draw(&choices);
+    let sim = Sim::new(choices, setting, Rc::clone(store), planted, keep_trace);
+    callers::start(&sim);
+    schedule::start(&sim);
+    let end = sim.now() + sim.setting.active_ms;
+    run_until(&sim, end);
+    settle(&sim);
+    if sim.setting.after_life {
+        after_life(&sim);
+    }
+    finish(&sim)
+}
+
+/// Runs everything that happens before a time.
+pub fn run_until(sim: &Rc<Sim>, end: i64) {
+    while sim.kernel.next_at().is_some_and(|at| at <= end) && !runs_in_circles(sim) {
+        sim.kernel.step();
+    }
+    sim.kernel.skip_to(end);
+}
+
+fn runs_in_circles(sim: &Rc<Sim>) -> bool {
+    let circles = sim.kernel.steps() > STEPS_MAX;
+    if circles {
+        sim.oracle.violation(Invariant::I1, "the run never ends".to_owned());
+    }
+    circles
+}
+
+/// Faults stop, the last version runs, time runs on: every row must come to an end, and none may wait for another.
+pub fn settle(sim: &Rc<Sim>) {
+    sim.quiet.set(true);
+    sim.note(|| "all is quiet".to_owned());
+    deploy_last(sim);
+    for _ in 0..ROUNDS_MAX {
+        schedule::fire(sim);
+        run_until(sim, sim.now() + schedule::TICK_MS);
+        let rows = sim.oracle.rows();
+        let open: Vec<_> = rows.values().filter(|row| row.relay_at.is_some()).collect();
+        let idle = sim.main.is_idle() && sim.dead.is_idle();
+        if open.is_empty() && idle {
+            break;
+        }
+        // Between now and the next row that is due nothing would happen but ticks that find nothing.
+        let due = open.iter().filter_map(|row| row.relay_at).min();
+        if let Some(due) = due.filter(|due| *due > sim.now() + 2 * schedule::TICK_MS && idle) {
+            run_until(sim, due);
+        }
+        nobody_is_late(sim);
+        if sim.kernel.steps() > STEPS_MAX {
+            break;
+        }
+    }
+    sim.oracle.end(&BTreeSet::new());
+}
+
+/// In the quiet time, a row whose time has come is looked at by one of the next ticks, whatever the other rows do.
+fn nobody_is_late(sim: &Rc<Sim>) {
+    let allowed = LATE_TICKS_MAX * schedule::TICK_MS;
+    for row in sim.oracle.rows().values() {
+        sim.oracle.report().checked(Invariant::I12);
+        if row.relay_at.is_some_and(|at| at + allowed < sim.now()) {
+            let what = format!("{} is {} ({}), and nobody looks at it", row.id, row.status, row.cause);
+            sim.oracle.violation(Invariant::I12, what);
+        }
+    }
+}
+
+/// Where mails were sealed for both accounts, a version for each runs on.
+fn deploy_last(sim: &Rc<Sim>) {
+    let both = sim.setting.programs.contains(&Program::OtherAccount);
+    let mut instances = sim.instances.borrow_mut();
+    if both && instances.len() == 1 {
+        let one = instances[0];
+        instances.push(one);
+    }
+    for (number, instance) in instances.iter_mut().enumerate() {
+        instance.group += 500;
+        instance.program = if both && number % 2 == 1 {
+            Program::LastOtherAccount
+        } else {
+            Program::Last
+        };
+    }
+}
+
+/// More than a week later: the letters are gone, and whatever comes again finds the mail's tombstone.
+fn after_life(sim: &Rc<Sim>) {
+    run_until(sim, sim.now() + WEEK_AND_MORE_MS);
+    sim.oracle.report().event("a week later");
+    sim.note(|| "a week later".to_owned());
+    schedule::fire(sim);
+    run_until(sim, sim.now() + schedule::TICK_MS);
+    for id in sim.oracle.rows().keys() {
+        sim.main.put(sim, Envelope::to_row(id).to_body(), 0, 0);
+    }
+    callers::repeat_everything(sim);
+    run_until(sim, sim.now() + 10 * schedule::TICK_MS);
+    settle(sim);
+}
+
+fn finish(sim: &Rc<Sim>) -> Outcome {
+    for (table, text) in sim.store.public_texts() {
+        sim.oracle.public_text(&table, &text);
+    }
+    for body in sim.main.bodies().into_iter().chain(sim.dead.bodies()) {
+        sim.oracle.public_text("a message", &body);
+    }
+    let violations = sim.oracle.violations();
+    let mut report = sim.oracle.report().clone();
+    report.seeds = 1;
+    report.steps = sim.kernel.steps();
+    report.violations = violations.len() as u64;
+    let held = report.arrows.keys().any(|arrow| arrow == "pending -> retry");
+    if held && sim.setting.facts.iter().any(|fact| fact.family == HELD_FAMILY) {
+        report.event("a held family was put aside");
+    }
+    Outcome {
+        violations,
+        report,
+        trace: sim.trace.lines(),
+        lines: sim.trace.count(),
+        tapes: sim.choices.tapes(),
+    }
+}

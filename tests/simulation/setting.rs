@@ -1,0 +1,333 @@
+//! What one run is about: the facts, the versions of the program, and how the world treats them.
+
+use std::sync::{LazyLock, OnceLock};
+
+use sealpost::config::Config;
+use sealpost::outbox::address;
+use sealpost::outbox::family::Mode;
+use sealpost::outbox::keys::recipient_hash;
+use sealpost::outbox::time::Millis;
+use sealpost::policy::{Kind, Policy};
+use serde_json::{Value as Json, json};
+
+use super::choices::{Choices, Subject};
+use super::faults::Mix;
+
+/// 2026-01-01T00:00:00Z, when every run begins.
+pub const START_MS: i64 = 1_767_225_600_000;
+/// Stands in everything personal, so that it can be searched for.
+pub const MARKER: &str = "zq7pd";
+/// The family on hold until the last version runs.
+pub const HELD_FAMILY: &str = "demo_request_team";
+/// The family that only runs in shadow.
+pub const SHADOW_FAMILY: &str = "demo_request_visitor";
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+/// One fact, in the two meanings that a producer could give it.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    pub name: String,
+    pub to: String,
+    pub family: &'static str,
+    pub intent: Json,
+    pub other: Json,
+    pub not_before: Option<i64>,
+    pub not_after: Option<i64>,
+}
+
+/// A version of the program with its settings.
+pub struct Version {
+    pub name: &'static str,
+    pub config: Config,
+}
+
+/// Settings that the versions of a run share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Production's own, without a pace.
+    Usual,
+    /// Short leases and waits, one call at a time.
+    Short,
+    /// A provider that keeps no keys.
+    WindowZero,
+    /// The provider's pace, and the free plan's budget.
+    Paced,
+    /// A window of two hours, so that it closes within a run.
+    ShortWindow,
+}
+
+const PROFILES: [Profile; 5] = [
+    Profile::Usual,
+    Profile::Short,
+    Profile::WindowZero,
+    Profile::Paced,
+    Profile::ShortWindow,
+];
+
+impl Profile {
+    const fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Usual => &[("LEASE_MS", "300000")],
+            Self::Short => &[
+                ("CALLS_AT_ONCE", "2"),
+                ("SUBREQUEST_BUDGET", "14"),
+                ("PROVIDER_TIMEOUT_MS", "5000"),
+                ("DATABASE_TIMEOUT_MS", "3000"),
+                ("PACE_WAIT_MS", "5000"),
+                ("LEASE_MS", "40000"),
+                ("BACKOFF_BASE_MS", "1000"),
+                ("ENQUEUED_PATIENCE_MS", "120000"),
+                ("LONE_DEATHS_MAX", "2"),
+            ],
+            Self::WindowZero => &[
+                ("PROVIDER_WINDOW_MS", "0"),
+                ("CALLS_AT_ONCE", "2"),
+                ("SUBREQUEST_BUDGET", "20"),
+            ],
+            Self::Paced => &[
+                ("PACE_PER_SECOND", "2"),
+                ("PACE_WAIT_MS", "3000"),
+                ("SUBREQUEST_BUDGET", "30"),
+            ],
+            Self::ShortWindow => &[
+                ("PROVIDER_WINDOW_MS", "7200000"),
+                ("PROVIDER_WINDOW_MARGIN_MS", "600000"),
+            ],
+        }
+    }
+}
+
+/// Which program a version is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The first.
+    First,
+    /// Another layout and sender, and a second key secret.
+    Changed,
+    /// Rolled back: it does not know invitations.
+    RolledBack,
+    /// The first, with another account at the provider.
+    OtherAccount,
+    /// The last: every family but the shadowed one is live.
+    Last,
+    /// The last, with the other account.
+    LastOtherAccount,
+}
+
+/// Every program.
+pub const PROGRAMS: [Program; 6] = [
+    Program::First,
+    Program::Changed,
+    Program::RolledBack,
+    Program::OtherAccount,
+    Program::Last,
+    Program::LastOtherAccount,
+];
+
+impl Program {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Changed => "changed",
+            Self::RolledBack => "rolled back",
+            Self::OtherAccount => "other account",
+            Self::Last => "last",
+            Self::LastOtherAccount => "last, other account",
+        }
+    }
+
+    fn policy(self) -> &'static Policy {
+        static POLICIES: OnceLock<Vec<Policy>> = OnceLock::new();
+        let policies = POLICIES.get_or_init(|| PROGRAMS.iter().map(|program| Policy::of(program.kinds())).collect());
+        &policies[self as usize]
+    }
+
+    fn kinds(self) -> Vec<Kind> {
+        let mut kinds = Policy::built_in_kinds();
+        for kind in &mut kinds {
+            let last = matches!(self, Self::Last | Self::LastOtherAccount);
+            match kind.family.name {
+                HELD_FAMILY if !last => kind.family.mode = Mode::Hold,
+                SHADOW_FAMILY => kind.family.mode = Mode::Shadow,
+                "invitation" if last || self == Self::Changed => kind.version = Some("changed"),
+                _ => {}
+            }
+        }
+        if self == Self::RolledBack {
+            kinds.retain(|kind| kind.family.name != "invitation");
+        }
+        kinds
+    }
+
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        const BOTH: (&str, &str) = ("KEY_SECRETS", "k2:bmV3LXNlY3JldC1vZi0xNg==,k1:MDEyMzQ1Njc4OWFiY2RlZg==");
+        match self {
+            Self::First | Self::RolledBack => &[],
+            Self::Changed | Self::Last => &[("MAIL_FROM", "Other <other@example.net>"), BOTH],
+            Self::OtherAccount => &[("PROVIDER_SCOPE", "other")],
+            Self::LastOtherAccount => &[
+                ("MAIL_FROM", "Other <other@example.net>"),
+                BOTH,
+                ("PROVIDER_SCOPE", "other"),
+            ],
+        }
+    }
+}
+
+/// A version's configuration; made once.
+pub fn version(profile: Profile, program: Program) -> &'static Version {
+    static VERSIONS: LazyLock<Vec<Version>> = LazyLock::new(|| {
+        let pairs = PROFILES
+            .into_iter()
+            .flat_map(|profile| PROGRAMS.into_iter().map(move |program| (profile, program)));
+        pairs
+            .map(|(profile, program)| {
+                let mut settings = program.settings().to_vec();
+                settings.extend(profile.settings());
+                let mut config = crate::settings::config_with(&settings);
+                config.policy = program.policy();
+                Version {
+                    name: program.name(),
+                    config,
+                }
+            })
+            .collect()
+    });
+    &VERSIONS[profile as usize * PROGRAMS.len() + program as usize]
+}
+
+/// What one run is about.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub profile: Profile,
+    pub facts: Vec<Fact>,
+    pub programs: Vec<Program>,
+    pub instances: usize,
+    pub skews: Vec<i64>,
+    pub mix: Mix,
+    pub max_retries: u32,
+    /// How long faults last, in ms.
+    pub active_ms: i64,
+    /// How long after the end the dead are remembered: a week and more, or not at all.
+    pub after_life: bool,
+    pub suppressions: u32,
+    pub pauses: u32,
+}
+
+impl Setting {
+    pub fn draw(choices: &Choices) -> Self {
+        let about = Subject::Setting;
+        let profile = choices.one(about, &PROFILES);
+        let count = 1 + choices.below(about, 5);
+        let facts = (0..count).map(|number| fact(choices, number)).collect();
+        let instances = 1 + choices.below(about, 3) as usize;
+        let mut programs = vec![Program::First];
+        if choices.chance(about, 400) {
+            programs.push(choices.one(about, &PROGRAMS[1..4]));
+        }
+        let skewed = choices.chance(about, 400);
+        let skews = (0..instances)
+            .map(|_| {
+                if skewed {
+                    i64::from(choices.below(about, 2_000)) - 1_000
+                } else {
+                    0
+                }
+            })
+            .map(|skew| if skewed { skew } else { 0 })
+            .collect();
+        Self {
+            profile,
+            facts,
+            programs,
+            instances,
+            skews,
+            mix: Mix::draw(choices),
+            max_retries: choices.one(about, &[100, 3, 1]),
+            active_ms: choices.one(about, &[10 * MINUTE, 30 * MINUTE, 2 * MINUTE, 3 * HOUR]),
+            after_life: choices.chance(about, 250),
+            suppressions: if choices.chance(about, 300) {
+                1 + choices.below(about, 2)
+            } else {
+                0
+            },
+            pauses: if choices.chance(about, 200) { 1 } else { 0 },
+        }
+    }
+
+    pub fn version(&self, program: Program) -> &'static Version {
+        version(self.profile, program)
+    }
+}
+
+fn fact(choices: &Choices, number: u32) -> Fact {
+    let about = Subject::Setting;
+    let name = format!("fact {number}");
+    let to = format!("{MARKER}.{number}@example.org");
+    let family = choices.one(
+        about,
+        &[
+            "notice",
+            "notice",
+            "invitation",
+            "invitation",
+            HELD_FAMILY,
+            SHADOW_FAMILY,
+        ],
+    );
+    let (not_before, not_after) = match choices.below(about, 8) {
+        5 => (Some(START_MS + 3 * MINUTE), None),
+        6 => (
+            None,
+            Some(START_MS + choices.one(about, &[5 * MINUTE, 90 * MINUTE, 30_000])),
+        ),
+        7 => (Some(START_MS + 2 * MINUTE), Some(START_MS + 20 * MINUTE)),
+        _ => (None, None),
+    };
+    // Without what its template needs, an invitation cannot be sealed.
+    let complete = choices.below(about, 10) < 9;
+    let mut intent = json!({ "family": family, "to": { "email": to, "name": format!("{MARKER} Ada") } });
+    match family {
+        "notice" => {
+            intent["idempotencyKey"] = json!(name);
+            intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "Good news." });
+        }
+        "invitation" => {
+            intent["key"] = json!({ "invitationId": name });
+            intent["data"] = json!({ "company": "Example", "inviterName": format!("{MARKER} Eve"), "programme": "it",
+                "acceptUrl": "https://example.org/accept" });
+            if !complete {
+                intent["data"].as_object_mut().expect("an object").remove("company");
+            }
+        }
+        _ => {
+            intent["key"] = json!({ "submissionId": name });
+            intent["data"] = json!({ "name": format!("{MARKER} Eve"), "email": "eve@example.org", "company": "Example",
+                "submittedAt": "today", "replyWithin": "a day" });
+        }
+    }
+    if let Some(at) = not_before {
+        intent["notBefore"] = json!(Millis::new(at).to_string());
+    }
+    if let Some(at) = not_after {
+        intent["notAfter"] = json!(Millis::new(at).to_string());
+    }
+    let mut other = intent.clone();
+    other["to"]["name"] = json!(format!("{MARKER} Bob"));
+    Fact {
+        name,
+        to,
+        family,
+        intent,
+        other,
+        not_before,
+        not_after,
+    }
+}
+
+/// The hash under which a recipient is suppressed.
+pub fn hash_of(config: &Config, to: &str) -> String {
+    recipient_hash(&config.recipient_secret, &address::parse(to).expect("an address"))
+}

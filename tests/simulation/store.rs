@@ -1,0 +1,320 @@
+//! The database of a run: the embedded engine in memory, with the real schema and the real statements.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::{Connection, ErrorCode, params_from_iter};
+use sealpost::store::database::{DatabaseError, Mode, Rows, Transaction};
+use sealpost::store::hrana::WireError;
+use sealpost::store::migrations::MIGRATIONS;
+
+/// Statements whose plans are kept: more than the program has.
+const STATEMENTS_KEPT: usize = 256;
+
+/// Replaces pieces of SQL: how a planted bug takes a guard out of a statement or of the schema.
+pub type Rewrites = &'static [(&'static str, &'static str)];
+
+/// What the oracle looks at in a row of the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    pub id: String,
+    pub key: String,
+    pub family: String,
+    pub status: String,
+    pub cause: String,
+    pub token: Option<String>,
+    pub expires_at: Option<i64>,
+    pub relay_at: Option<i64>,
+    pub next_attempt_at: Option<i64>,
+    pub not_before: Option<i64>,
+    pub not_after: Option<i64>,
+    pub sha256: Option<String>,
+    pub scope: Option<String>,
+    pub message_id: Option<String>,
+    pub recipient_hash: String,
+    pub updated_at: i64,
+}
+
+/// What the oracle looks at in an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRow {
+    pub outbox_id: String,
+    pub token: String,
+    pub outcome: Option<String>,
+}
+
+/// One event, as the triggers wrote it.
+pub struct EventRow {
+    pub seq: i64,
+    pub outbox_id: String,
+    pub from: Option<String>,
+    pub to: String,
+    pub cause: String,
+}
+
+pub struct Store {
+    connection: Connection,
+    rewrites: Rewrites,
+    rewritten: std::cell::RefCell<BTreeMap<usize, String>>,
+    /// Which rewrites found their text at least once.
+    pub hits: std::cell::RefCell<Vec<bool>>,
+}
+
+impl Store {
+    /// A fresh database with all migrations, some of their text replaced.
+    pub fn open(schema: Rewrites, rewrites: Rewrites) -> Self {
+        let connection = Connection::open_in_memory().expect("the embedded engine opens");
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        connection
+            .execute_batch("PRAGMA foreign_keys = OFF")
+            .expect("a setting of the engine");
+        // The ledger of migrations is the migrator's own; the guard reads it.
+        connection
+            .execute_batch(
+                "CREATE TABLE schema_migrations (version INTEGER NOT NULL PRIMARY KEY, serves_from INTEGER NOT NULL);
+                 INSERT INTO schema_migrations VALUES (1, 1);",
+            )
+            .expect("the ledger of migrations");
+        for migration in MIGRATIONS {
+            let mut sql = migration.script.to_owned();
+            for (find, replace) in schema {
+                assert!(sql.contains(find), "the schema has no {find}");
+                sql = sql.replace(find, replace);
+            }
+            connection.execute_batch(&sql).expect("the migrations apply");
+        }
+        Self {
+            connection,
+            rewrites,
+            rewritten: Default::default(),
+            hits: std::cell::RefCell::new(vec![false; rewrites.len()]),
+        }
+    }
+
+    /// Empties every table, so that one schema serves many runs.
+    pub fn clear(&self) {
+        self.connection
+            .execute_batch(
+                "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals;
+                 DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
+                 DELETE FROM pace; DELETE FROM parking; DELETE FROM relay_health; DELETE FROM sqlite_sequence; COMMIT;",
+            )
+            .expect("the tables are emptied");
+    }
+
+    fn text<'a>(&self, sql: &'static str, room: &'a mut String) -> &'a str {
+        if self.rewrites.is_empty() {
+            return sql;
+        }
+        let mut rewritten = self.rewritten.borrow_mut();
+        let text = rewritten.entry(sql.as_ptr() as usize).or_insert_with(|| {
+            let mut text = sql.to_owned();
+            for (number, (find, replace)) in self.rewrites.iter().enumerate() {
+                if text.contains(find) {
+                    self.hits.borrow_mut()[number] = true;
+                    text = text.replace(find, replace);
+                }
+            }
+            text
+        });
+        room.clone_from(text);
+        room
+    }
+
+    /// Runs one transaction as the server does: every statement or none.
+    pub fn execute(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
+        let begin = match transaction.mode {
+            Mode::Write => "BEGIN IMMEDIATE",
+            Mode::Read => "BEGIN DEFERRED",
+        };
+        self.run(begin);
+        let mut results = Vec::with_capacity(transaction.statements.len());
+        let mut room = String::new();
+        for (number, statement) in transaction.statements.iter().enumerate() {
+            match self.statement(self.text(statement.sql, &mut room), &statement.args) {
+                Ok(rows) => results.push(rows),
+                Err(error) => {
+                    self.run("ROLLBACK");
+                    let constraint = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+                    return Err(WireError::Database(if constraint {
+                        DatabaseError::Constraint { statement: number }
+                    } else {
+                        println!("database: {error}");
+                        DatabaseError::Failed { statement: number }
+                    }));
+                }
+            }
+        }
+        self.run("COMMIT");
+        Ok(results)
+    }
+
+    fn run(&self, sql: &str) {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]))
+            .expect("a transaction begins and ends");
+    }
+
+    fn statement(&self, sql: &str, args: &[libsql::Value]) -> rusqlite::Result<Rows> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let columns: Vec<String> = statement.column_names().iter().map(|&name| name.to_owned()).collect();
+        let width = columns.len();
+        let args: Vec<Cell> = args.iter().map(cell).collect();
+        let mut found = statement.query(params_from_iter(args))?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            let values: rusqlite::Result<Vec<_>> = (0..width).map(|at| row.get_ref(at).map(value)).collect();
+            rows.push(values?);
+        }
+        drop(found);
+        let affected = self.connection.changes();
+        Ok(Rows {
+            columns,
+            rows,
+            affected,
+        })
+    }
+
+    /// The rows of the outbox, by id.
+    pub fn outbox(&self) -> BTreeMap<String, OutboxRow> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT id, idempotency_key, family, status, cause, claim_token, claim_expires_at, relay_at,
+                   next_attempt_at, not_before, not_after, seal_sha256, provider_scope, provider_message_id,
+                   recipient_hash, updated_at FROM outbox",
+            )
+            .expect("the schema is as the oracle knows it");
+        let rows = statement
+            .query_map([], |row| {
+                Ok(OutboxRow {
+                    id: row.get(0)?,
+                    key: row.get(1)?,
+                    family: row.get(2)?,
+                    status: row.get(3)?,
+                    cause: row.get(4)?,
+                    token: row.get(5)?,
+                    expires_at: row.get(6)?,
+                    relay_at: row.get(7)?,
+                    next_attempt_at: row.get(8)?,
+                    not_before: row.get(9)?,
+                    not_after: row.get(10)?,
+                    sha256: row.get(11)?,
+                    scope: row.get(12)?,
+                    message_id: row.get(13)?,
+                    recipient_hash: row.get(14)?,
+                    updated_at: row.get(15)?,
+                })
+            })
+            .expect("the rows of the outbox");
+        rows.map(|row| row.expect("a row of the outbox"))
+            .map(|row| (row.id.clone(), row))
+            .collect()
+    }
+
+    /// The attempts, by id.
+    pub fn attempts(&self) -> BTreeMap<String, AttemptRow> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT id, outbox_id, claim_token, outcome FROM attempts")
+            .expect("the schema is as the oracle knows it");
+        let rows = statement
+            .query_map([], |row| {
+                let attempt = AttemptRow {
+                    outbox_id: row.get(1)?,
+                    token: row.get(2)?,
+                    outcome: row.get(3)?,
+                };
+                Ok((row.get(0)?, attempt))
+            })
+            .expect("the attempts");
+        rows.map(|row| row.expect("an attempt")).collect()
+    }
+
+    /// The events after a sequence number.
+    pub fn events(&self, after: i64) -> Vec<EventRow> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT seq, outbox_id, from_status, to_status, cause FROM events WHERE seq > ?1 ORDER BY seq",
+            )
+            .expect("the schema is as the oracle knows it");
+        let rows = statement
+            .query_map([after], |row| {
+                Ok(EventRow {
+                    seq: row.get(0)?,
+                    outbox_id: row.get(1)?,
+                    from: row.get(2)?,
+                    to: row.get(3)?,
+                    cause: row.get(4)?,
+                })
+            })
+            .expect("the events");
+        rows.map(|row| row.expect("an event")).collect()
+    }
+
+    /// One text, or none.
+    pub fn one_text(&self, sql: &str, arg: &str) -> Option<String> {
+        let mut statement = self.connection.prepare_cached(sql).expect("the oracle's own question");
+        statement.query_row([arg], |row| row.get(0)).ok()
+    }
+
+    /// One number.
+    pub fn one_number(&self, sql: &str, arg: &str) -> i64 {
+        let mut statement = self.connection.prepare_cached(sql).expect("the oracle's own question");
+        statement.query_row([arg], |row| row.get(0)).expect("a number")
+    }
+
+    /// Every text of every table that must not hold personal data.
+    pub fn public_texts(&self) -> Vec<(String, String)> {
+        const PERSONAL: [&str; 4] = ["letters", "seals", "parking", "sqlite_sequence"];
+        let mut tables = self
+            .connection
+            .prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            .expect("the schema");
+        let tables: Vec<String> = tables
+            .query_map([], |row| row.get(0))
+            .expect("the tables")
+            .map(|name| name.expect("a name"))
+            .filter(|name: &String| !PERSONAL.contains(&name.as_str()))
+            .collect();
+        let mut texts = Vec::new();
+        for table in tables {
+            let mut rows = self
+                .connection
+                .prepare_cached(&format!("SELECT * FROM {table}"))
+                .expect("a table of the schema");
+            let width = rows.column_count();
+            let mut rows = rows.query([]).expect("its rows");
+            while let Some(row) = rows.next().expect("a row") {
+                for at in 0..width {
+                    if let Ok(ValueRef::Text(bytes)) = row.get_ref(at) {
+                        texts.push((table.clone(), String::from_utf8_lossy(bytes).into_owned()));
+                    }
+                }
+            }
+        }
+        texts
+    }
+}
+
+fn cell(value: &libsql::Value) -> Cell {
+    match value {
+        libsql::Value::Null => Cell::Null,
+        libsql::Value::Integer(number) => Cell::Integer(*number),
+        libsql::Value::Real(number) => Cell::Real(*number),
+        libsql::Value::Text(text) => Cell::Text(text.clone()),
+        libsql::Value::Blob(bytes) => Cell::Blob(bytes.clone()),
+    }
+}
+
+fn value(cell: ValueRef<'_>) -> libsql::Value {
+    match cell {
+        ValueRef::Null => libsql::Value::Null,
+        ValueRef::Integer(number) => libsql::Value::Integer(number),
+        ValueRef::Real(number) => libsql::Value::Real(number),
+        ValueRef::Text(bytes) => libsql::Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Blob(bytes) => libsql::Value::Blob(bytes.to_vec()),
+    }
+}
