@@ -257,7 +257,8 @@ impl Exchange for SimDatabase {
             }
             Some(DatabaseFault::Late) => {
                 let (late, who, transaction) = (Rc::clone(sim), self.who, transaction.clone());
-                let wait = self.timeout + i64::from(sim.choices.below(Subject::Database, 20_000));
+                let longest = sim.choices.one(Subject::Database, &[20_000, 200_000, 600_000]);
+                let wait = self.timeout + i64::from(sim.choices.below(Subject::Database, longest));
                 sim.kernel.spawn(0, async move {
                     late.kernel.sleep(wait).await;
                     let _ = execute(&late, who, &transaction);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 use sealpost::store::database::{DatabaseError, Mode, Rows, Transaction};
@@ -65,6 +66,10 @@ impl Store {
     pub fn open(schema: Rewrites, rewrites: Rewrites) -> Self {
         let connection = Connection::open_in_memory().expect("the embedded engine opens");
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        // Plans do not depend on the values that are bound, so that they are made once.
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .expect("a setting of the engine");
         connection
             .execute_batch("PRAGMA foreign_keys = OFF")
             .expect("a setting of the engine");

@@ -171,6 +171,10 @@ impl State {
             }
             let from = event.from.as_deref().unwrap_or_default();
             self.report.arrow(arrows::name(from, &event.to));
+            if event.to == "suppressed" {
+                // A call that the suppression kept from being made.
+                self.report.checked(Invariant::I7);
+            }
             if !arrows::is_legal(from, &event.to, &event.cause) {
                 let what = format!(
                     "{} went from {from:?} to {} ({})",
