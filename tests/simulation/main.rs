@@ -37,8 +37,12 @@ fn main() {
     use std::rc::Rc;
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));
-    let trace = args.get(2).is_some();
-    let store = Rc::new(store::Store::open(&[], &[]));
+    let trace = args.get(2) == Some(&1);
+    let store = Rc::new(if args.get(2) == Some(&9) {
+        store::Store::open_behind_the_server()
+    } else {
+        store::Store::open(&[], &[])
+    });
     let mut total = report::Report::default();
     let began = std::time::Instant::now();
     for seed in from..from + seeds {
