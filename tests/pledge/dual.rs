@@ -1,8 +1,6 @@
 //! The two designs that write twice: to the database and to the broker, with nothing that joins the two. They are wrong
 //! on purpose, and here so that the audit has something to find.
 
-use std::collections::BTreeSet;
-
 use libsql::Value;
 use sealpost::ports::{Broker as _, MailAnswer, MailRequest, Mailer as _, QueueMessage, World as _};
 use sealpost::store::database::{Database as _, Statement, Transaction};
@@ -100,14 +98,12 @@ pub async fn send_receipt(platform: &Platform, pledge: &str, cents: i64, key: &s
         body: &body,
         idempotency_key: key,
     };
-    match platform.world.mailer.send(request).await {
-        MailAnswer::Response { status: 200, .. } => {}
-        other => panic!("the provider refused a receipt: {other:?}"),
-    }
+    let answer = platform.world.mailer.send(request).await;
+    assert!(
+        matches!(answer, MailAnswer::Response { status: 200, .. }),
+        "the provider refused a receipt: {answer:?}"
+    );
 }
-
-/// The ids that the receiver of these designs has handled.
-pub type Handled = BTreeSet<String>;
 
 fn word(json: &Json, name: &str) -> String {
     json[name]

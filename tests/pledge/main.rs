@@ -6,6 +6,9 @@
 //! one kind of broker, one provider and one audit, which asks two things: was every recorded pledge announced, and was
 //! every announced pledge recorded?
 //!
+//! The situations are in `requests.rs`, `outage.rs`, `relay.rs` and `receivers.rs`, the summary and the proof that the
+//! audit can fail in `table.rs`. A relay and a receiver that are wrong on purpose stand beside the tests that use them.
+//!
 //! The words of the example, and what stands for them here:
 //!
 //! - The pledge and its message: the intake writes no business rows yet, so the intent of the pledge's receipt is both

@@ -1,13 +1,14 @@
 //! A donations platform in one of the three designs, with hands on its crashes, its broker and its relay.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealpost::intake::{Accepted, IntakeError, record_intents};
 use sealpost::relay::{Tick, tick};
 use serde_json::{Value as Json, json};
 
-use crate::dual::{self, Handled};
+use crate::dual;
 use crate::ear::{Ear, Listening};
 use crate::support::{TestQueue, TestWorld, die_when, integer};
 
@@ -15,6 +16,8 @@ use crate::support::{TestQueue, TestWorld, die_when, integer};
 pub const TURN: Duration = Duration::from_secs(61);
 /// Turns after which a pledge that has not settled counts as stuck: three quarters of an hour.
 const TURNS_MAX: usize = 45;
+/// More awaits than any request, turn or publication here has; who dies at each in turn stops there at the latest.
+pub const AWAITS_MAX: usize = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
@@ -61,8 +64,8 @@ pub struct Platform {
     pub world: TestWorld,
     pub ear: Ear,
     pub queue: TestQueue,
-    /// What the receiver of the dual writes has handled; it outlives the platform's process.
-    pub handled: RefCell<Handled>,
+    /// The message ids that the receiver of the dual writes has handled; they outlive the platform's process.
+    pub handled: RefCell<BTreeSet<String>>,
 }
 
 impl Platform {

@@ -1,10 +1,7 @@
 //! The example in six lines, each from a run of its own; and the proof that the audit can fail.
 
 use crate::audit::Finding;
-use crate::platform::{DESIGNS, Design, Platform, pledge};
-
-/// More awaits than any request has.
-const AWAITS_MAX: usize = 50;
+use crate::platform::{AWAITS_MAX, DESIGNS, Design, Platform, pledge};
 
 async fn died_between_the_writes(design: Design) -> Platform {
     let platform = Platform::new(design).await;
