@@ -14,13 +14,9 @@ use crate::support::{die_when, text};
 /// A platform with this many pledges recorded and none announced.
 async fn with_pledges(count: usize) -> (Platform, Vec<String>) {
     let platform = Platform::new(Design::Outbox).await;
-    let mut ids = Vec::new();
-    for number in 1..=count {
-        let pledge = pledge(number);
-        assert_eq!(platform.pledge(&pledge).await, Reply::Recorded);
-        ids.push(pledge.id);
-    }
-    (platform, ids)
+    let pledges: Vec<Pledge> = (1..=count).map(pledge).collect();
+    platform.record(&pledges).await.expect("the pledges are recorded");
+    (platform, pledges.into_iter().map(|pledge| pledge.id).collect())
 }
 
 #[tokio::test]
