@@ -208,7 +208,9 @@ pub(super) fn read_sequence(body: &[u8]) -> (Result<(), WireError>, Option<Leake
         base_url: answer.base_url,
     });
     let outcome = match answer.results.into_iter().next() {
-        Some(StreamResult::Ok { .. }) => Ok(()),
+        // The one proof that the script ran to its end, its COMMIT included.
+        Some(StreamResult::Ok { response }) if response.get("type").is_some_and(|kind| kind == "sequence") => Ok(()),
+        Some(StreamResult::Ok { .. }) => Err(ambiguous()),
         Some(StreamResult::Error { error }) if error.is_lost_lock() => Err(WireError::BeginBusy),
         Some(StreamResult::Error { error }) if error.starts_with("STREAM_") => Err(ambiguous()),
         Some(StreamResult::Error { error }) if error.starts_with("SQLITE_CONSTRAINT") => {
