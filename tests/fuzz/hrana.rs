@@ -109,15 +109,24 @@ fn answer(count: usize) -> impl Strategy<Value = Value> {
     })
 }
 
+/// The answer to the first request. Members that nobody asks for may hold what no value can: too deep, half a character.
+fn first_result(body: &[u8]) -> Option<Value> {
+    #[derive(serde::Deserialize)]
+    struct Plain {
+        results: Vec<Value>,
+    }
+    serde_json::from_slice::<Plain>(body).ok()?.results.into_iter().next()
+}
+
 /// Whether an answer proves the commit, as a plain reader sees it.
 fn proves_commit(body: &[u8], count: usize) -> bool {
-    let Ok(json) = serde_json::from_slice::<Value>(body) else {
+    let Some(first) = first_result(body) else {
         return false;
     };
-    let result = &json["results"][0]["response"]["result"];
+    let result = &first["response"]["result"];
     let list = |name: &str| result[name].as_array().cloned().unwrap_or_default();
     let (results, errors) = (list("step_results"), list("step_errors"));
-    json["results"][0]["type"] == "ok"
+    first["type"] == "ok"
         && results.len() == count + 3
         && errors.len() == count + 3
         && results[1..=count + 1].iter().all(|step| !step.is_null())
@@ -198,10 +207,10 @@ proptest! {
         let database = Hrana::new(Once::new(status, body.clone()), NoTime);
         let outcome = futures_util::FutureExt::now_or_never(database.run_script("BEGIN; COMMIT;")).expect("nothing waits");
         if outcome.is_ok() {
-            let json: Value = serde_json::from_slice(&body).unwrap();
+            let first = first_result(&body).unwrap();
             prop_assert_eq!(status, 200);
-            prop_assert_eq!(&json["results"][0]["type"], "ok");
-            prop_assert_eq!(&json["results"][0]["response"]["type"], "sequence");
+            prop_assert_eq!(&first["type"], "ok");
+            prop_assert_eq!(&first["response"]["type"], "sequence");
         }
     }
 
@@ -222,5 +231,77 @@ proptest! {
         if !busy {
             prop_assert_eq!(transport.posts.get(), 1 + usize::from(leaked));
         }
+    }
+}
+
+/// The answer to one statement that ran, where COMMIT ended so; `rolled_back` is ROLLBACK's result.
+fn commit_ended(error: Value, rolled_back: Value) -> Vec<u8> {
+    let done = json!({ "cols": [], "rows": [], "affected_row_count": 0 });
+    let answer = json!({ "results": [{ "type": "ok", "response": { "type": "batch", "result": {
+        "step_results": [done, done, null, rolled_back], "step_errors": [null, null, error, null],
+    }}}]});
+    answer.to_string().into_bytes()
+}
+
+#[test]
+fn a_failed_commit_is_undone_for_certain_only_by_a_constraint_or_a_rollback() {
+    let done = json!({ "cols": [], "rows": [], "affected_row_count": 0 });
+    let code = |code: &str| json!({ "message": "no", "code": code });
+    let decided = |error| Err(WireError::Database(error));
+    for (error, rolled_back, outcome) in [
+        (
+            code("SQLITE_CONSTRAINT_FOREIGNKEY"),
+            json!(null),
+            decided(DatabaseError::Constraint { statement: 1 }),
+        ),
+        (
+            code("SQLITE_CONSTRAINT"),
+            done.clone(),
+            decided(DatabaseError::Constraint { statement: 1 }),
+        ),
+        (
+            code("SQLITE_IOERR"),
+            done.clone(),
+            decided(DatabaseError::Failed { statement: 1 }),
+        ),
+        (code("SQLITE_IOERR"), json!(null), decided(DatabaseError::Ambiguous)),
+        (code("PROXY_ERROR"), json!(null), decided(DatabaseError::Ambiguous)),
+        (
+            json!({ "message": "no" }),
+            json!(null),
+            decided(DatabaseError::Ambiguous),
+        ),
+        (json!(null), done, decided(DatabaseError::Ambiguous)),
+    ] {
+        assert_eq!(read_answer(&commit_ended(error, rolled_back), 1).outcome, outcome);
+    }
+}
+
+#[test]
+fn a_failed_rollback_does_not_speak_for_commit() {
+    let done = json!({ "cols": [], "rows": [], "affected_row_count": 0 });
+    let answer = json!({ "results": [{ "type": "ok", "response": { "type": "batch", "result": {
+        "step_results": [done, done, null, null], "step_errors": [null, null, null, { "message": "no", "code": "SQLITE_CONSTRAINT" }],
+    }}}]});
+    let outcome = read_answer(answer.to_string().as_bytes(), 1).outcome;
+    assert_eq!(outcome, Err(WireError::Database(DatabaseError::Ambiguous)));
+}
+
+#[test]
+fn a_script_is_not_done_by_the_answer_to_something_else() {
+    for response in [
+        json!({ "type": "close" }),
+        json!({ "type": "batch" }),
+        json!({}),
+        json!(null),
+        json!([]),
+    ] {
+        let body = json!({ "results": [{ "type": "ok", "response": response }] })
+            .to_string()
+            .into_bytes();
+        let database = Hrana::new(Once::new(200, body), NoTime);
+        let outcome =
+            futures_util::FutureExt::now_or_never(database.run_script("BEGIN; COMMIT;")).expect("nothing waits");
+        assert_eq!(outcome, Err(DatabaseError::Ambiguous), "{response}");
     }
 }

@@ -84,7 +84,7 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
             read.as_ref() == Ok(&intent.letter),
             "the letter comes back otherwise: {stored}"
         );
-        prop_assert_eq!(canonical(&serde_json::from_str(&stored).unwrap()), stored);
+        prop_assert_eq!(canonical(&json::read(stored.as_bytes()).unwrap()), stored);
         match &intent.identity {
             Identity::Caller(key) => prop_assert!((1..=CALLER_KEY_BYTES_MAX).contains(&key.len())),
             Identity::Tuple(parts) => {
@@ -225,7 +225,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_large_is_bounded(value in large(), at in 0_usize..2, member in prop::sample::select(vec!["data", "content", "tags", "to"])) {
+    fn what_is_large_is_bounded(value in large(), (at, member) in prop::sample::select(vec![(0_usize, "data"), (1, "content"), (0, "tags"), (0, "to")])) {
         let mut request = request();
         request["intents"][at][member]["name"] = value.clone();
         request["intents"][at][member]["text"] = value;

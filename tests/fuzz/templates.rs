@@ -152,7 +152,7 @@ proptest! {
                 let lines = [request["to"].as_str(), request["subject"].as_str()];
                 let named = headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
                 for line in lines.into_iter().flatten().chain(named) {
-                    prop_assert!(hostile::is_one_line(&line));
+                    prop_assert!(hostile::is_one_line(line));
                 }
             }
             Err(error) => prop_assert!(hostile::is_quiet(&error)),
