@@ -42,7 +42,7 @@ const MESSAGES: &[&str] = &[
 
 fn document() -> impl Strategy<Value = Value> {
     let id = prop_oneof![
-        3 => Just("49a3999c-0ce1-4ea6-ab68-afcd6dc2e794".to_owned()),
+        12 => Just("49a3999c-0ce1-4ea6-ab68-afcd6dc2e794".to_owned()),
         1 => "[a-zA-Z0-9._-]{0,140}",
         1 => hostile::text(),
     ];
@@ -53,7 +53,7 @@ fn document() -> impl Strategy<Value = Value> {
     )
         .prop_map(|(name, message, status)| json!({ "statusCode": status, "name": name, "message": message }));
     prop_oneof![
-        2 => id.prop_map(|id| json!({ "id": id })),
+        8 => id.prop_map(|id| json!({ "id": id })),
         3 => error,
         1 => Just(json!({ "data": { "id": "49a3999c" }, "error": null })),
         1 => Just(json!([{ "id": "49a3999c" }])),
@@ -72,10 +72,16 @@ fn body() -> impl Strategy<Value = Option<Vec<u8>>> {
     ]
 }
 
-fn response() -> impl Strategy<Value = (u16, Option<String>, Option<Vec<u8>>)> {
-    let status = prop_oneof![4 => Just(200_u16), 1 => 200_u16..300, 8 => 300_u16..600, 1 => any::<u16>()];
+pub fn response() -> impl Strategy<Value = (u16, Option<String>, Option<Vec<u8>>)> {
+    let status = prop_oneof![3 => Just(200_u16), 1 => 200_u16..300, 2 => prop::sample::select(vec![400_u16, 403, 409, 413, 422, 429]), 4 => 300_u16..600, 1 => any::<u16>()];
     let retry_after = prop::option::of(prop_oneof!["[0-9]{1,30}", hostile::text()]);
-    (status, retry_after, body())
+    let fitting = (document(), status.clone(), changes(NAMES)).prop_map(|(document, status, changes)| {
+        let status = if document.get("id").is_some() { 200 } else { status };
+        (status, Some(changed(&document, &changes)))
+    });
+    let any = (status, body());
+    (prop_oneof![2 => fitting, 1 => any], retry_after)
+        .prop_map(|((status, body), retry_after)| (status, retry_after, body))
 }
 
 /// What the documents of the provider call an acceptance: an object with one `id` that can be used.

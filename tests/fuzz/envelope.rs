@@ -10,7 +10,7 @@ use crate::hostile::{self, MARK};
 
 const NAMES: &[&str] = &["kind", "version", "outboxId", "telemetry"];
 
-fn body() -> impl Strategy<Value = Option<String>> {
+pub fn body() -> impl Strategy<Value = Option<String>> {
     let nearly = changes(NAMES).prop_map(|changes| {
         let envelope = json!({
             "kind": KIND, "version": VERSION, "outboxId": "inv_0123456789",

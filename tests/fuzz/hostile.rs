@@ -88,7 +88,7 @@ const TOKENS: &[&str] = &[
 ];
 
 /// A text that is unlikely to be read as its writer meant it.
-pub fn text() -> impl Strategy<Value = String> {
+pub fn text() -> BoxedStrategy<String> {
     prop_oneof![
         6 => prop::sample::select(TEXTS).prop_map(str::to_owned),
         2 => (prop::sample::select(TEXTS), prop::sample::select(TEXTS)).prop_map(|(a, b)| format!("{a}{b}")),
@@ -98,6 +98,7 @@ pub fn text() -> impl Strategy<Value = String> {
         2 => Just(MARK.to_owned()),
         1 => text_of_length(),
     ]
+    .boxed()
 }
 
 /// Around every limit there is, and far beyond.
@@ -124,7 +125,7 @@ fn text_of_length() -> impl Strategy<Value = String> {
 }
 
 /// One JSON value as text, in places where another was expected.
-pub fn token() -> impl Strategy<Value = String> {
+pub fn token() -> BoxedStrategy<String> {
     prop_oneof![
         6 => prop::sample::select(TOKENS).prop_map(str::to_owned),
         4 => text().prop_map(|text| quoted(&text)),
@@ -133,6 +134,7 @@ pub fn token() -> impl Strategy<Value = String> {
         1 => (1_usize..140).prop_map(|depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth))),
         1 => (1_usize..140).prop_map(|depth| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth))),
     ]
+    .boxed()
 }
 
 /// A text as a JSON string.

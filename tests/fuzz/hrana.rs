@@ -164,7 +164,7 @@ impl Clock for NoTime {
     async fn sleep(&self, _: Duration) {}
 }
 
-fn counted() -> impl Strategy<Value = (usize, Vec<u8>)> {
+pub fn counted() -> impl Strategy<Value = (usize, Vec<u8>)> {
     (0_usize..4).prop_flat_map(|count| {
         // Sometimes the answer to another transaction.
         let other = prop_oneof![6 => Just(count), 1 => 0_usize..5];

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::document::{changed, changes};
 use crate::hostile::{self, MARK};
 
-const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "intents",
     "family",
     "key",
@@ -41,7 +41,7 @@ const NAMES: &[&str] = &[
 /// Every step of a path, escaped, and the slashes before them.
 const PATH_BYTES_MAX: usize = 5 * (2 * 64 + 1);
 
-fn families() -> Vec<FamilyShape> {
+pub fn families() -> Vec<FamilyShape> {
     let family = |name: &str, key_fields: &[&str], has_template| FamilyShape {
         name: name.to_owned(),
         prefix: name.chars().take(3).collect(),
@@ -54,7 +54,7 @@ fn families() -> Vec<FamilyShape> {
     ]
 }
 
-fn request() -> Value {
+pub fn request() -> Value {
     json!({ "intents": [
         {
             "family": "invitation", "key": { "inviteeId": "u9", "companyId": 7 }, "revision": 1,

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use crate::document::{changed, changes};
 use crate::hostile::{self, MARK};
 
-const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "v", "to", "data", "content", "tags", "email", "name", "subject", "html", "from", "replyTo", "headers",
 ];
 
-fn letter() -> impl Strategy<Value = Value> {
+pub fn letter() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(
             json!({ "v": 1, "to": { "email": "a@b.example", "name": "A" }, "data": { "n": [1, 0.1, null], "s": { "t": "u" } }, "tags": { "a": "b" } })

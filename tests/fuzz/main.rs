@@ -31,6 +31,7 @@ mod hrana;
 mod intents;
 mod letters;
 mod parking;
+mod reach;
 mod settings;
 mod templates;
 mod times;

@@ -69,7 +69,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-fn url() -> impl Strategy<Value = String> {
+pub fn url() -> impl Strategy<Value = String> {
     let scheme = prop::sample::select(vec![
         "https://",
         "http://",
@@ -109,29 +109,27 @@ fn url() -> impl Strategy<Value = String> {
     (scheme, host, end).prop_map(|(scheme, host, end)| format!("{scheme}{host}{end}"))
 }
 
-fn secrets() -> impl Strategy<Value = String> {
+pub fn secrets() -> impl Strategy<Value = String> {
     let entry = prop_oneof![
-        4 => ("[a-z0-9_-]{0,3}", "[A-Za-z0-9+/]{20,28}").prop_map(|(id, bytes)| {
-            let bytes: String = bytes.chars().take(bytes.len() / 4 * 4).collect();
-            format!("{id}:{bytes}")
-        }),
+        12 => ("[a-z0-9_-]{1,3}", "[A-Za-z0-9+/]{24}").prop_map(|(id, bytes)| format!("{id}:{bytes}")),
+        1 => ("[a-z0-9_-]{0,33}", "[A-Za-z0-9+/]{20,28}").prop_map(|(id, bytes)| format!("{id}:{bytes}")),
         1 => Just("a:YWFhYWFhYWFhYWFhYWFhYQ==".to_owned()),
         1 => Just(format!("{MARK}:{MARK}")),
         1 => hostile::text(),
     ];
-    (
-        prop::collection::vec(entry, 0..11),
-        prop::sample::select(vec![",", ", ", ",\n", ";"]),
-    )
+    let separator = prop::sample::select(vec![",", ",", ", ", ",\n", ";"]);
+    let count = prop_oneof![4 => 1_usize..4, 1 => 0_usize..11];
+    count
+        .prop_flat_map(move |count| (prop::collection::vec(entry.clone(), count), separator.clone()))
         .prop_map(|(entries, separator)| entries.join(separator))
 }
 
-fn tokens() -> impl Strategy<Value = String> {
+pub fn tokens() -> impl Strategy<Value = String> {
     let hash = prop_oneof![3 => Just(TOKEN_HASH.to_owned()), 2 => "[0-9a-fA-F]{64}", 1 => Just("+f".repeat(32)), 1 => "[0-9a-f]{62}[+-][0-9]", 1 => "[0-9a-f\u{e9}]{60,66}", 1 => Just(MARK.to_owned())];
     prop::collection::vec(hash, 0..19).prop_map(|hashes| hashes.join(","))
 }
 
-fn read(changes: &BTreeMap<&'static str, String>) -> Result<Config, sealpost::config::SettingError> {
+pub fn read(changes: &BTreeMap<&'static str, String>) -> Result<Config, sealpost::config::SettingError> {
     Config::read(&|name: &str| {
         changes.get(name).cloned().or_else(|| {
             USUAL

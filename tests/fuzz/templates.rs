@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::document::{changed, changes};
 use crate::hostile;
 
-const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "company",
     "companyAddress",
     "inviterName",
@@ -48,7 +48,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Data that fills every template.
-fn full() -> Value {
+pub fn full() -> Value {
     let mut data = serde_json::Map::new();
     for name in NAMES {
         let value = match *name {
@@ -61,7 +61,7 @@ fn full() -> Value {
     Value::Object(data)
 }
 
-fn template() -> impl Strategy<Value = &'static str> {
+pub fn template() -> impl Strategy<Value = &'static str> {
     let names: Vec<&str> = families().iter().filter_map(|family| family.template).collect();
     prop::sample::select(names)
 }
