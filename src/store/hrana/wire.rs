@@ -274,11 +274,8 @@ fn first_failure(batch: &BatchResult, count: usize) -> WireError {
 /// come after the commit (a lost connection to the primary, an error of the disk), unless ROLLBACK found the
 /// transaction still open.
 fn commit_failure(batch: &BatchResult, count: usize, error: &StepError) -> WireError {
-    let failed = |step: usize| batch.step_errors.get(step).is_some_and(Option::is_some);
-    let rolled_back = batch
-        .step_results
-        .get(count.saturating_add(2))
-        .is_some_and(Option::is_some);
+    let failed = |step: usize| matches!(batch.step_errors.get(step), Some(Some(_)));
+    let rolled_back = matches!(batch.step_results.get(count.saturating_add(2)), Some(Some(_)));
     if !failed(count.saturating_add(1)) {
         // ROLLBACK alone has an error: the answer does not say what became of COMMIT.
         ambiguous()
