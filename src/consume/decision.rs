@@ -49,14 +49,17 @@ pub(super) fn queue_keeps(wait: Duration, timing: &Timing) -> bool {
     wait < timing.tick
 }
 
+/// For a row that another claim holds: one delay past the claim's end.
+pub(super) fn past_the_claim(expires_at: Option<i64>, now: Millis, timing: &Timing) -> Decision {
+    let end = expires_at.map_or(now, Millis::new).plus(timing.skew);
+    retry_after(end.since(now).saturating_add(Duration::from_secs(1)))
+}
+
 /// For a row that this delivery did not claim.
 pub(super) fn of_state(row: &RowState, now: Millis, timing: &Timing) -> Decision {
     match row.status {
-        // Somebody else holds it, or its claim ended and it has to run alone: one delay past the claim's end.
-        Status::Processing => {
-            let end = row.claim_expires_at.map_or(now, Millis::new).plus(timing.skew);
-            retry_after(end.since(now).saturating_add(Duration::from_secs(1)))
-        }
+        // Somebody else holds it, or its claim ended and it has to run alone.
+        Status::Processing => past_the_claim(row.claim_expires_at, now, timing),
         Status::Pending | Status::Enqueued | Status::Retry => {
             let wait = Millis::new(row.due_at).since(now);
             if queue_keeps(wait, timing) {

@@ -176,6 +176,7 @@ impl<W: World> Run<'_, W> {
             unreadable.clear();
             self.note_settled(&opened.settled, &before.settlements, fates);
             self.note_paced(&wave, &opened, fates);
+            self.note_taken(&opened, fates);
             let calls = wave.iter().filter_map(|ready| {
                 let attempt = opened
                     .attempts
@@ -236,7 +237,7 @@ impl<W: World> Run<'_, W> {
         .await
     }
 
-    /// Rows without an attempt: the pace had no slot for them, or the claim was lost. The row says when it goes on, and
+    /// Rows without an attempt that nobody else holds: the pace had no slot for them. The row says when it goes on, and
     /// the relay brings it.
     fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let open: BTreeSet<&str> = opened
@@ -245,7 +246,11 @@ impl<W: World> Run<'_, W> {
             .map(|attempt| attempt.outbox_id.as_str())
             .collect();
         let mut paced = 0i64;
-        for row in wave.iter().filter(|row| !open.contains(row.id.as_str())) {
+        let taken = |id: &str| opened.taken.iter().any(|row| row.id == id);
+        for row in wave
+            .iter()
+            .filter(|row| !open.contains(row.id.as_str()) && !taken(&row.id))
+        {
             paced = paced.saturating_add(1);
             fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
         }
@@ -253,6 +258,18 @@ impl<W: World> Run<'_, W> {
             self.world
                 .log()
                 .note(Level::Info, "rows_without_slot", &[("rows", Field::Number(paced))]);
+        }
+    }
+
+    /// Rows that another claim took while this one slept: their messages come again after its end.
+    fn note_taken(&self, opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
+        let now = self.world.clock().now();
+        for row in &opened.taken {
+            let wait = decision::past_the_claim(Some(row.claim_expires_at), now, &self.config.timing);
+            fates.insert(row.id.clone(), Fate::Decided(wait));
+            self.world
+                .log()
+                .note(Level::Warn, "claim_lost", &[("outboxId", Field::Id(&row.id))]);
         }
     }
 

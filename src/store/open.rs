@@ -81,11 +81,22 @@ pub struct OpenedAttempt {
     pub seal_sha256: String,
 }
 
+/// A row that was ours, and is another's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TakenRow {
+    /// Its id.
+    pub id: String,
+    /// When the other claim ends (Unix ms).
+    pub claim_expires_at: i64,
+}
+
 /// What the middle round trip brought.
 #[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
+    /// Rows that another claim holds by now: nothing of them was changed.
+    pub taken: Vec<TakenRow>,
     /// What became of the wave before.
     pub settled: Settled,
 }
@@ -165,10 +176,19 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         ),
     ]);
     let opened_at = statements.len();
-    statements.push(Statement::new(OPENED, vec![openings, token]));
+    statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
+    let ids: Vec<&str> = request
+        .openings
+        .iter()
+        .map(|opening| opening.id)
+        .chain(request.rejections.iter().map(|rejection| rejection.id))
+        .collect();
+    let ids = Value::Text(serde_json::json!(ids).to_string());
+    statements.push(Statement::new(TAKEN, vec![ids, token]));
     let results = database.run(Transaction::repeatable_write(statements)).await?;
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
+        taken: rows_at(&results, opened_at.saturating_add(1))?,
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -232,3 +252,7 @@ const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o
   FROM json_each(?1) j JOIN attempts a ON a.id = j.value ->> 'attempt' JOIN outbox o ON o.id = a.outbox_id
   WHERE a.claim_token = ?2 AND a.closed_at IS NULL AND o.claim_token = ?2 AND o.status = 'processing'
   ORDER BY a.planned_at, o.seq";
+
+/// ?1 ids, ?2 token
+const TAKEN: &str = "SELECT o.id, o.claim_expires_at FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+  WHERE o.status = 'processing' AND o.claim_token <> ?2";

@@ -67,6 +67,10 @@ const MARK: &str = "UPDATE outbox SET
     AND outbox.publish_count = j.value ->> 'publish_count' AND outbox.claim_count = j.value ->> 'claim_count'
   RETURNING id";
 
+/// How long a dead letter rests before another version tries it, in ms: two versions that run side by side and can both
+/// not read it would otherwise hand it to each other at every tick, with an alarm each time.
+const DRIVE_AGAIN_AFTER_MS: i64 = 600_000;
+
 /// The queue works again, whoever noticed it.
 const QUEUE_TAKES: &str = "UPDATE relay_health SET broker_error = NULL WHERE id = 1 AND broker_error IS NOT NULL";
 
@@ -128,7 +132,15 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
                 known.clone(),
             ],
         ),
-        Statement::new(DRIVE_AGAIN, vec![rows.clone(), now.clone(), known]),
+        Statement::new(
+            DRIVE_AGAIN,
+            vec![
+                rows.clone(),
+                now.clone(),
+                known,
+                Value::Integer(request.now.get().saturating_sub(DRIVE_AGAIN_AFTER_MS)),
+            ],
+        ),
         Statement::new(
             PUT_ASIDE_PAGE,
             vec![
@@ -198,7 +210,7 @@ const STOP_PAGE: &str = concat!(
 );
 
 /// dead_letter -> retry: a version runs that knows the family, or has another version of the template that failed.
-/// ?1 rows at most, ?2 now, ?3 known
+/// ?1 rows at most, ?2 now, ?3 known, ?4 dead since
 const DRIVE_AGAIN: &str = "UPDATE outbox SET
     status = 'retry', cause = 'readable_again', dead_class = NULL, next_attempt_at = ?2, relay_at = ?2, updated_at = ?2
   WHERE seq IN (SELECT o.seq FROM json_each(?3) k
@@ -207,6 +219,7 @@ const DRIVE_AGAIN: &str = "UPDATE outbox SET
       AND o.seal_sha256 IS NULL AND o.cause <> 'claims_exhausted'
       AND (o.template_version IS NULL OR o.template_version <> k.value ->> 'version')
       AND (o.template IS NOT NULL OR o.cause = 'outbox_id_unclaimed')
+      AND o.updated_at <= ?4
     LIMIT ?1)
   RETURNING id";
 

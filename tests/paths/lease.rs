@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use sealpost::consume::Decision;
 use sealpost::devstack::provider::fault::{Fault, FaultKind, Match};
 
@@ -181,4 +182,40 @@ async fn a_late_workers_proof_of_acceptance_lands_whatever_the_claim() {
     world.run_for(3_600 * SECOND, 60 * SECOND).await;
     assert_eq!(world.status(&id).await, "sent");
     assert_eq!(world.mailer.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_worker_that_slept_past_its_lease_before_it_opened_forgets_no_message_of_another() {
+    // Once with a letter that can be sent, once with one that cannot be read.
+    for spoil in ["SELECT 1", "UPDATE letters SET body = '{\"unreadable\":' || body"] {
+        let world = TestWorld::new().await;
+        let id = world.notices(1).await.remove(0);
+        world.sql(spoil, vec![]).await;
+        let (before, mut late) = (world.transport.executed(), Box::pin(world.deliver()));
+        while world.transport.executed() == before {
+            assert!(late.as_mut().now_or_never().is_none(), "it is on its way");
+        }
+        world
+            .sql(
+                "UPDATE letters SET body = replace(body, '{\"unreadable\":', '')",
+                vec![],
+            )
+            .await;
+        world.clock.advance(301 * SECOND);
+        world.mailer.hold_next.set(true);
+        let ids = [id.as_str()];
+        let mut successor = Box::pin(world.deliver_ids(&ids));
+        for _ in 0..20 {
+            assert!(successor.as_mut().now_or_never().is_none(), "its claim is alive");
+        }
+        let decisions = late.await;
+        assert!(
+            matches!(decisions[..], [Decision::Retry { delay_seconds: 300.. }]),
+            "{spoil}: {decisions:?}"
+        );
+        assert_eq!(world.notes.count("claim_lost"), 1, "{}", world.notes.text());
+        assert_eq!(world.notes.count("rows_without_slot"), 0);
+        world.mailer.let_go.set(true);
+        successor.await;
+    }
 }

@@ -91,7 +91,7 @@ pub const QUEUE: [&str; 6] = [
 ];
 
 /// What else goes wrong.
-pub const OTHERS: [&str; 11] = [
+pub const OTHERS: [&str; 12] = [
     "death: at an await",
     "death: of an instance with all it does",
     "schedule: tick skipped",
@@ -103,6 +103,7 @@ pub const OTHERS: [&str; 11] = [
     "outage: database",
     "outage: provider",
     "outage: queue",
+    "worker: frozen for minutes",
 ];
 
 /// Every fault's name.
@@ -131,6 +132,8 @@ pub struct Mix {
     pub database_outage: Option<Outage>,
     pub provider_outage: Option<(Outage, (FaultKind, &'static str))>,
     pub queue_outage: Option<Outage>,
+    /// How often a worker stands still before it goes on as if nothing had been.
+    pub freeze_permille: u32,
 }
 
 /// A time in which something is wholly away, in ms since the run's start.
@@ -192,6 +195,9 @@ impl Mix {
         }
         if choices.chance(setting, 80) {
             mix.queue_outage = Some(Outage::draw(choices));
+        }
+        if choices.chance(setting, 200) {
+            mix.freeze_permille = choices.one(setting, &[20, 60, 150]);
         }
         mix
     }

@@ -180,7 +180,21 @@ impl Kernel {
 
     /// When the next sleeper wakes.
     pub fn next_at(&self) -> Option<i64> {
-        self.heap.borrow().peek().map(|Reverse((at, _))| *at)
+        let mut heap = self.heap.borrow_mut();
+        let mut sleepers = self.sleepers.borrow_mut();
+        let tasks = self.tasks.borrow();
+        while let Some(Reverse((at, id))) = heap.peek() {
+            if sleepers
+                .get(id)
+                .is_some_and(|sleeper| tasks.contains_key(&sleeper.task))
+            {
+                return Some(*at);
+            }
+            // The sleeper's task is dead: it must not be mistaken for something that happens at this time.
+            sleepers.remove(id);
+            heap.pop();
+        }
+        None
     }
 
     /// Moves time without waking anybody, where nobody would have woken before.

@@ -245,7 +245,7 @@ impl Exchange for SimDatabase {
         if let Some(fault) = fault {
             sim.note(|| format!("#{} {}", self.who.invocation, fault.name()));
         }
-        sim.kernel.sleep(there).await;
+        sim.kernel.sleep(there + sim.frozen(self.who.invocation)).await;
         let result = match fault {
             None => self.execute(transaction),
             Some(DatabaseFault::Refused) => Err(AMBIGUOUS),
@@ -458,7 +458,7 @@ impl SimMailer {
         match wire {
             // The answer is on its way; who dies here never reads it.
             Wire::Whole => {
-                sim.kernel.sleep(back).await;
+                sim.kernel.sleep(back + sim.frozen(self.who.invocation)).await;
                 MailAnswer::Response {
                     status: reply.status,
                     retry_after,

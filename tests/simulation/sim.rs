@@ -136,6 +136,20 @@ impl Sim {
         }
     }
 
+    /// Minutes in which a worker stands still, once in a while; 0 as a rule. In ms.
+    pub fn frozen(&self, invocation: u64) -> i64 {
+        let frozen = self
+            .mix()
+            .is_some_and(|mix| mix.freeze_permille > 0 && self.choices.chance(Subject::Latency, mix.freeze_permille));
+        if !frozen {
+            return 0;
+        }
+        let ms = self.choices.one(Subject::Latency, &[20_000, 70_000, 320_000, 700_000]);
+        self.counted(super::faults::OTHERS[11]);
+        self.note(|| format!("#{invocation} stands still for {} s", ms / 1_000));
+        ms
+    }
+
     /// The instance that a new invocation runs on.
     pub fn any_instance(&self) -> (usize, Instance) {
         let instances = self.instances.borrow();

@@ -59,6 +59,7 @@ pub struct EventRow {
     pub from: Option<String>,
     pub to: String,
     pub cause: String,
+    pub at: i64,
 }
 
 pub struct Store {
@@ -275,7 +276,7 @@ impl Store {
         let mut statement = self
             .connection
             .prepare_cached(
-                "SELECT seq, outbox_id, from_status, to_status, cause FROM events WHERE seq > ?1 ORDER BY seq",
+                "SELECT seq, outbox_id, from_status, to_status, cause, at FROM events WHERE seq > ?1 ORDER BY seq",
             )
             .expect("the schema is as the oracle knows it");
         let rows = statement
@@ -286,6 +287,7 @@ impl Store {
                     from: row.get(2)?,
                     to: row.get(3)?,
                     cause: row.get(4)?,
+                    at: row.get(5)?,
                 })
             })
             .expect("the events");

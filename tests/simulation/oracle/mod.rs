@@ -99,6 +99,8 @@ struct State {
     seen: BTreeMap<u64, BTreeSet<String>>,
     attempts: BTreeMap<String, AttemptRow>,
     replayed: BTreeMap<String, String>,
+    /// When each dead letter was last driven again.
+    driven: BTreeMap<String, i64>,
     last_event: i64,
     violations: Vec<Violation>,
     report: Report,

@@ -168,6 +168,17 @@ impl State {
         }
     }
 
+    /// Two versions that can both not read a row must not hand it to each other at every tick.
+    fn driven_again(&mut self, id: &str, at: i64) {
+        const REST_MS: i64 = 5 * 60_000;
+        self.report.checked(Invariant::I12);
+        if let Some(before) = self.driven.insert(id.to_owned(), at)
+            && at - before < REST_MS
+        {
+            self.broken(Invariant::I12, format!("{id} runs in circles between two versions"));
+        }
+    }
+
     /// The event log, replayed: each event is an arrow that exists, begins where the one before ended, and the last
     /// ends where the row stands. One transaction may take a row along two arrows.
     fn replay(&mut self, store: &Store, rows: &BTreeMap<String, OutboxRow>) {
@@ -180,6 +191,9 @@ impl State {
             }
             let from = event.from.as_deref().unwrap_or_default();
             self.report.arrow(arrows::name(from, &event.to));
+            if event.cause == "readable_again" {
+                self.driven_again(&event.outbox_id, event.at);
+            }
             if event.to == "suppressed" {
                 // A call that the suppression kept from being made.
                 self.report.checked(Invariant::I7);
