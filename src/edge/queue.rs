@@ -41,7 +41,13 @@ async fn decide(name: &str, env: &Env, deliveries: &[Delivery]) -> Vec<Decision>
             EdgeLog.note(
                 Level::Alarm,
                 "configuration_invalid",
-                &[("error", Field::Code(error.code()))],
+                &[
+                    ("error", Field::Code(error.code())),
+                    (
+                        "messages",
+                        Field::Number(i64::try_from(deliveries.len()).unwrap_or(i64::MAX)),
+                    ),
+                ],
             );
             return retry_all(deliveries);
         }
