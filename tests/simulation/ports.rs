@@ -19,7 +19,7 @@ use sealpost::store::hrana::{Exchange, Repeating, WireError};
 use super::choices::{SplitMix, Subject};
 use super::faults::{DatabaseFault, OTHERS};
 use super::oracle::{CallId, Role, Who};
-use super::setting::{Program, START_MS};
+use super::setting::{Profile, Program, START_MS};
 use super::sim::{Instance, Sim};
 
 /// One run of one handler.
@@ -52,7 +52,14 @@ impl Worker {
             timeout: ms(config.timing.database_timeout),
         };
         Self {
-            database: super::planted::Database::new(Repeating::over(exchange, clock.clone()), sim.planted),
+            database: super::planted::Database::new(
+                Repeating::over(exchange, clock.clone()),
+                sim.planted,
+                SimBroker {
+                    sim: Rc::clone(sim),
+                    who,
+                },
+            ),
             mailer: SimMailer {
                 sim: Rc::clone(sim),
                 who,
@@ -288,10 +295,23 @@ pub struct SimBroker {
     who: Who,
 }
 
+impl SimBroker {
+    /// The time of the one who sends, in ms.
+    pub fn now(&self) -> i64 {
+        self.sim.now() + self.who.skew
+    }
+}
+
 impl Broker for SimBroker {
     async fn send_batch(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError> {
+        (self.sim.planted.broker)(self.send(messages).await)
+    }
+}
+
+impl SimBroker {
+    async fn send(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError> {
         let sim = &self.sim;
-        let messages = (sim.planted.publish)(messages);
+        let messages = (sim.planted.publish)(sim, messages);
         let chance = |at: usize| {
             sim.mix()
                 .is_some_and(|mix| sim.choices.chance(Subject::Queue, mix.queue_permille[at]))
@@ -400,6 +420,20 @@ impl SimMailer {
         Some((fault, name))
     }
 
+    async fn call(&self, key: &str, body: &str) -> MailAnswer {
+        let sim = &self.sim;
+        let call = sim.oracle.call_begins(self.who, sim.now(), key, body, &self.scope);
+        sim.note(|| format!("#{} calls with {} bytes", self.who.invocation, body.len()));
+        let answer = self.exchange(call, key, body).await;
+        sim.note(|| match &answer {
+            MailAnswer::Response { status, .. } => format!("#{} is answered {status}", self.who.invocation),
+            MailAnswer::TimedOut => format!("#{} waits in vain", self.who.invocation),
+            MailAnswer::Disconnected => format!("#{} is cut off", self.who.invocation),
+        });
+        sim.oracle.call_ends(call, &answer);
+        answer
+    }
+
     async fn exchange(&self, call: CallId, key: &str, body: &str) -> MailAnswer {
         let sim = &self.sim;
         let began = sim.now();
@@ -419,7 +453,8 @@ impl SimMailer {
             let request = Call {
                 authorization: Some("Bearer re_test"),
                 user_agent: Some("sealpost-simulation"),
-                idempotency_key: Some(key),
+                // A provider without a window keeps no keys: it takes whatever comes for a new mail.
+                idempotency_key: (sim.setting.profile != Profile::WindowZero).then_some(key),
                 body: body.as_bytes(),
             };
             let arrival = model.arrive(Millis::new(sim.now()), &request);
@@ -499,15 +534,10 @@ impl Mailer for SimMailer {
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer {
         let sim = &self.sim;
         let (key, body) = (sim.planted.request)(request.idempotency_key, request.body, self.who.invocation);
-        let call = sim.oracle.call_begins(self.who, sim.now(), &key, &body, &self.scope);
-        sim.note(|| format!("#{} calls with {} bytes", self.who.invocation, body.len()));
-        let answer = self.exchange(call, &key, &body).await;
-        sim.note(|| match &answer {
-            MailAnswer::Response { status, .. } => format!("#{} is answered {status}", self.who.invocation),
-            MailAnswer::TimedOut => format!("#{} waits in vain", self.who.invocation),
-            MailAnswer::Disconnected => format!("#{} is cut off", self.who.invocation),
-        });
-        sim.oracle.call_ends(call, &answer);
+        let mut answer = self.call(&key, &body).await;
+        if sim.planted.calls_again && answer == MailAnswer::Disconnected {
+            answer = self.call(&key, &body).await;
+        }
         (sim.planted.answer)(answer)
     }
 }

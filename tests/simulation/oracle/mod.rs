@@ -143,6 +143,12 @@ impl Oracle {
         self.inner.borrow().violations.clone()
     }
 
+    /// Whether a promise was broken so far.
+    pub fn has_broken(&self, invariant: Invariant) -> bool {
+        let state = self.inner.borrow();
+        state.violations.iter().any(|known| known.invariant == invariant)
+    }
+
     pub fn violation(&self, invariant: Invariant, what: String) {
         self.inner.borrow_mut().broken(invariant, what);
     }

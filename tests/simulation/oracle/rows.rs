@@ -54,6 +54,33 @@ fn is_claimed(row: &OutboxRow, now: i64) -> bool {
     row.status == "processing" && row.expires_at.is_some_and(|end| now < end)
 }
 
+impl Oracle {
+    /// What retention leaves of the event log still ends where each row stands.
+    pub fn last_events(&self, store: &Store) {
+        let mut last = BTreeMap::new();
+        for event in store
+            .events(0)
+            .into_iter()
+            .filter(|event| event.cause != "duplicate_seen")
+        {
+            last.insert(event.outbox_id, event.to);
+        }
+        let mut state = self.inner.borrow_mut();
+        let rows = Rc::clone(&state.rows);
+        for (id, row) in rows.iter() {
+            state.report.checked(Invariant::I10);
+            if last.get(id) != Some(&row.status) {
+                let what = format!(
+                    "{id} is {}, and the log that is kept ends at {:?}",
+                    row.status,
+                    last.get(id)
+                );
+                state.broken(Invariant::I10, what);
+            }
+        }
+    }
+}
+
 impl State {
     fn recorded(&mut self, row: &OutboxRow, store: &Store) {
         let letter = store
