@@ -19,7 +19,7 @@ use sealpost::store::hrana::{Exchange, Repeating, WireError};
 use super::choices::{SplitMix, Subject};
 use super::faults::{DatabaseFault, OTHERS};
 use super::oracle::{CallId, Role, Who};
-use super::setting::{Profile, Program, START_MS};
+use super::setting::{Poison, Profile, Program, START_MS};
 use super::sim::{Instance, Sim};
 
 /// One run of one handler.
@@ -195,6 +195,22 @@ impl SimDatabase {
         Some(fault)
     }
 
+    /// For how long the worker is not run, before its request or after the answer. A call to the provider is never
+    /// stretched so: its time limit is the client's, and the claim is measured by it.
+    fn frozen(&self) -> Option<(i64, bool)> {
+        let mix = self.sim.mix()?;
+        let choices = &self.sim.choices;
+        if mix.freeze_permille == 0 || !choices.chance(Subject::Database, mix.freeze_permille) {
+            return None;
+        }
+        self.sim.counted(OTHERS[11]);
+        let longest = choices.one(Subject::Database, &[20_000, 120_000, 600_000]);
+        let ms = i64::from(choices.below(Subject::Database, longest));
+        self.sim
+            .note(|| format!("#{} is not run for {ms} ms", self.who.invocation));
+        Some((ms, choices.chance(Subject::Database, 500)))
+    }
+
     fn execute(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         execute(&self.sim, self.who, transaction)
     }
@@ -242,13 +258,41 @@ fn outcome(result: &Result<Vec<Rows>, WireError>) -> String {
     }
 }
 
+/// Whether a transaction freezes the bytes of the row that kills.
+fn seals(transaction: &Transaction, poison: &Poison) -> bool {
+    !poison.by_call
+        && transaction.statements.iter().any(|statement| {
+            let mut texts = statement.args.iter().filter_map(|arg| match arg {
+                libsql::Value::Text(text) => Some(text),
+                libsql::Value::Null | libsql::Value::Integer(_) | libsql::Value::Real(_) | libsql::Value::Blob(_) => {
+                    None
+                }
+            });
+            statement.sql.starts_with("INSERT INTO seals") && texts.any(|text| text.contains(&poison.to))
+        })
+}
+
 impl Exchange for SimDatabase {
     /// Two awaits: who dies at the first never reached the server, who dies at the second never read its answer.
     async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         const AMBIGUOUS: WireError = WireError::Database(DatabaseError::Ambiguous);
         let sim = &self.sim;
         let fault = self.fault();
-        let (there, back) = (sim.latency(), sim.latency());
+        let (mut there, mut back) = (sim.latency(), sim.latency());
+        match self.frozen() {
+            Some((ms, true)) => there += ms,
+            Some((ms, false)) => back += ms,
+            None => {}
+        }
+        if self.who.role == Role::Consumer
+            && sim
+                .setting
+                .poison
+                .as_ref()
+                .is_some_and(|poison| seals(transaction, poison))
+        {
+            sim.die_of_it(self.who).await;
+        }
         if let Some(fault) = fault {
             sim.note(|| format!("#{} {}", self.who.invocation, fault.name()));
         }
@@ -534,6 +578,10 @@ impl Mailer for SimMailer {
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer {
         let sim = &self.sim;
         let (key, body) = (sim.planted.request)(request.idempotency_key, request.body, self.who.invocation);
+        let poison = sim.setting.poison.as_ref();
+        if poison.is_some_and(|poison| poison.by_call && body.contains(&poison.to)) {
+            sim.die_of_it(self.who).await;
+        }
         let mut answer = self.call(&key, &body).await;
         if sim.planted.calls_again && answer == MailAnswer::Disconnected {
             answer = self.call(&key, &body).await;

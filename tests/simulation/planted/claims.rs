@@ -7,10 +7,13 @@ use sealpost::store::database::Transaction;
 use super::{BASE, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 13] = [
+pub const ALL: [&Planted; 16] = [
     &LIVE_CLAIM_IGNORED,
     &TIMES_AS_TEXT,
     &ENDED_CLAIM_KEPT,
+    &DEATHS_UNCOUNTED,
+    &SUSPECTS_AMONG_OTHERS,
+    &CLAIMED_IS_DUE,
     &SETTLED_WITHOUT_TOKEN,
     &CLOSED_BY_ROW,
     &RETURNED_FROM_A_CLAIM,
@@ -54,6 +57,36 @@ static ENDED_CLAIM_KEPT: Planted = Planted {
     name: "a claim that ended is never taken over",
     breaks: Invariant::I1,
     sql: &[("(o.status = 'processing' AND o.claim_expires_at <= ?2)", "(?2 < 0)")],
+    ..BASE
+};
+
+/// Only what is settled counts as a try: a row that kills its worker is tried for ever.
+static DEATHS_UNCOUNTED: Planted = Planted {
+    name: "tries count when they are settled only",
+    breaks: Invariant::I1,
+    sql: &[(
+        "lone_deaths = lone_deaths + (status = 'processing' AND lone_claim = 1 AND claim_token <> ?3)",
+        "lone_deaths = lone_deaths",
+    )],
+    ..BASE
+};
+
+/// A row whose claim ended is claimed with the others again, and takes them along each time.
+static SUSPECTS_AMONG_OTHERS: Planted = Planted {
+    name: "a row that kills its worker does not run alone",
+    breaks: Invariant::I12,
+    sql: &[("(o.suspect = 1 OR o.status = 'processing') = ?5", "?5 = ?5")],
+    ..BASE
+};
+
+/// The relay looks at rows that are being worked on, and ends what is over there.
+static CLAIMED_IS_DUE: Planted = Planted {
+    name: "the relay looks at claimed rows",
+    breaks: Invariant::I9,
+    sql: &[(
+        "next_attempt_at = NULL, relay_at = ?6,",
+        "next_attempt_at = NULL, relay_at = min(?2, ?6),",
+    )],
     ..BASE
 };
 

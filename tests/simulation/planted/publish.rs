@@ -3,12 +3,13 @@
 use super::{BASE, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 8] = [
+pub const ALL: [&Planted; 9] = [
     &MARKED_THOUGH_REFUSED,
     &MARKED_BEFORE,
     &LATE_MARK_OVER_A_CLAIM,
     &LATE_MARK_OVER_SENT,
     &PAGE_OF_THE_STUCK,
+    &PAUSED_WITH_OTHERS,
     &ROWS_PRUNED,
     &KEYS_PRUNED,
     &EVENTS_PRUNED,
@@ -109,6 +110,14 @@ static PAGE_OF_THE_STUCK: Planted = Planted {
             " AND cause NOT IN ('held', 'paused') RETURNING seq, id, publish_count, claim_count,",
         ),
     ],
+    ..BASE
+};
+
+/// A pause of one family is a pause of all.
+static PAUSED_WITH_OTHERS: Planted = Planted {
+    name: "a pause of one family holds back the others",
+    breaks: Invariant::I12,
+    sql: &[("p.scope IN ('*', o.family)", "p.scope IS NOT NULL")],
     ..BASE
 };
 
