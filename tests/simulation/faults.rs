@@ -91,7 +91,7 @@ pub const QUEUE: [&str; 6] = [
 ];
 
 /// What else goes wrong.
-pub const OTHERS: [&str; 12] = [
+pub const OTHERS: [&str; 13] = [
     "death: at an await",
     "death: of an instance with all it does",
     "schedule: tick skipped",
@@ -103,7 +103,8 @@ pub const OTHERS: [&str; 12] = [
     "outage: database",
     "outage: provider",
     "outage: queue",
-    "worker: frozen for minutes",
+    "worker: not run for a while",
+    "death: of everybody who touches one row",
 ];
 
 /// Every fault's name.
@@ -128,12 +129,12 @@ pub struct Mix {
     pub instance_deaths: u32,
     pub skip_permille: u32,
     pub overlap_permille: u32,
+    /// Requests to the database around which the worker is not run for a while.
+    pub freeze_permille: u32,
     /// While it lasts, nothing reaches the database, every call meets the same fault, the queue takes nothing.
     pub database_outage: Option<Outage>,
     pub provider_outage: Option<(Outage, (FaultKind, &'static str))>,
     pub queue_outage: Option<Outage>,
-    /// How often a worker stands still before it goes on as if nothing had been.
-    pub freeze_permille: u32,
 }
 
 /// A time in which something is wholly away, in ms since the run's start.

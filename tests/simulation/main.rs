@@ -35,6 +35,10 @@ mod settings;
 
 fn main() {
     use std::rc::Rc;
+    if std::env::args().nth(1).as_deref() == Some("planted") {
+        planted();
+        return;
+    }
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));
     let trace = args.get(2) == Some(&1);
@@ -66,4 +70,19 @@ fn main() {
         total.violations,
         began.elapsed()
     );
+}
+
+/// `planted [SEEDS_MAX] [NAME]`: hunts the planted bugs, all of them or those whose name contains this.
+fn planted() {
+    let seeds_max = std::env::args().nth(2).and_then(|arg| arg.parse().ok()).unwrap_or(300);
+    let named = std::env::args().nth(3).unwrap_or_default();
+    let lines = planted::run_all(seeds_max, &named);
+    let caught = lines.iter().filter(|line| line.caught).count();
+    for line in &lines {
+        println!("{line}");
+    }
+    println!("{} planted bugs, {caught} caught", lines.len());
+    if caught < lines.len() {
+        std::process::exit(1);
+    }
 }

@@ -125,6 +125,14 @@ impl Sim {
         mix(self.randomness.get())
     }
 
+    /// Ends the task that runs: it touched the row that kills.
+    pub async fn die_of_it(&self, who: Who) {
+        self.counted(super::faults::OTHERS[12]);
+        self.note(|| format!("#{} touches the row that kills", who.invocation));
+        self.kernel.kill(self.kernel.current());
+        self.kernel.sleep(0).await;
+    }
+
     /// Some time, short as a rule, in ms.
     pub fn latency(&self) -> i64 {
         let ms = 1 + i64::from(self.choices.below(Subject::Latency, 30));
@@ -134,20 +142,6 @@ impl Sim {
         } else {
             ms
         }
-    }
-
-    /// Minutes in which a worker stands still, once in a while; 0 as a rule. In ms.
-    pub fn frozen(&self, invocation: u64) -> i64 {
-        let frozen = self
-            .mix()
-            .is_some_and(|mix| mix.freeze_permille > 0 && self.choices.chance(Subject::Latency, mix.freeze_permille));
-        if !frozen {
-            return 0;
-        }
-        let ms = self.choices.one(Subject::Latency, &[20_000, 70_000, 320_000, 700_000]);
-        self.counted(super::faults::OTHERS[11]);
-        self.note(|| format!("#{invocation} stands still for {} s", ms / 1_000));
-        ms
     }
 
     /// The instance that a new invocation runs on.
