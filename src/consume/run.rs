@@ -236,8 +236,9 @@ impl<W: World> Run<'_, W> {
         .await
     }
 
-    /// Rows without an attempt: the pace had no slot for them, or the claim was lost. The row says when it goes on, and
-    /// the relay brings it.
+    /// Rows without an attempt. Where the pace had no slot for one, or it was ended or put aside, the row says when it
+    /// goes on, and the relay brings it. Where another works on it by now, its message is kept until that claim has
+    /// ended, as for every row that another holds.
     fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let open: BTreeSet<&str> = opened
             .attempts
@@ -246,6 +247,11 @@ impl<W: World> Run<'_, W> {
             .collect();
         let mut paced = 0i64;
         for row in wave.iter().filter(|row| !open.contains(row.id.as_str())) {
+            if opened.lost.contains(&row.id) {
+                let fields = [("outboxId", Field::Id(&row.id))];
+                self.world.log().note(Level::Warn, "claim_lost", &fields);
+                continue;
+            }
             paced = paced.saturating_add(1);
             fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
         }

@@ -86,6 +86,8 @@ pub struct OpenedAttempt {
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
+    /// Rows that another claim holds by now.
+    pub lost: Vec<String>,
     /// What became of the wave before.
     pub settled: Settled,
 }
@@ -103,6 +105,10 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         id: &'a str,
         sha256: &'a str,
         body: &'a str,
+    }
+    #[derive(Deserialize)]
+    struct Lost {
+        id: String,
     }
     let token = Value::Text(request.token.to_owned());
     let now = Value::Integer(request.now.get());
@@ -165,10 +171,16 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         ),
     ]);
     let opened_at = statements.len();
-    statements.push(Statement::new(OPENED, vec![openings, token]));
+    statements.push(Statement::new(OPENED, vec![openings.clone(), token.clone()]));
+    let lost_at = statements.len();
+    statements.push(Statement::new(LOST, vec![openings, token]));
     let results = database.run(Transaction::repeatable_write(statements)).await?;
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
+        lost: rows_at::<Lost>(&results, lost_at)?
+            .into_iter()
+            .map(|lost| lost.id)
+            .collect(),
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -232,3 +244,7 @@ const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o
   FROM json_each(?1) j JOIN attempts a ON a.id = j.value ->> 'attempt' JOIN outbox o ON o.id = a.outbox_id
   WHERE a.claim_token = ?2 AND a.closed_at IS NULL AND o.claim_token = ?2 AND o.status = 'processing'
   ORDER BY a.planned_at, o.seq";
+
+/// Rows that somebody else works on: this claim ended before it could open anything. ?1 openings, ?2 token
+const LOST: &str = "SELECT o.id FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+  WHERE o.status = 'processing' AND o.claim_token <> ?2";
