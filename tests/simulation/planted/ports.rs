@@ -36,7 +36,7 @@ static CONFLICT_IS_SENT: Planted = Planted {
     breaks: Invariant::I4,
     answer: |answer| match answer {
         MailAnswer::Response { status: 409, .. } => made_up("sent-before"),
-        other => other,
+        MailAnswer::Response { .. } | MailAnswer::TimedOut | MailAnswer::Disconnected => answer,
     },
     ..BASE
 };
