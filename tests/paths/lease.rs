@@ -148,6 +148,35 @@ async fn a_late_workers_settle_that_hits_nothing_is_noted_as_a_lost_claim() {
 }
 
 #[tokio::test]
+async fn a_worker_that_was_overtaken_before_it_opened_anything_keeps_the_message() {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let before = world.transport.executed();
+    let other = async {
+        // The claim is made, and its answer is on the way.
+        while world.transport.executed() == before {
+            tokio::task::yield_now().await;
+        }
+        world
+            .sql(
+                "UPDATE outbox SET claim_token = 'clm_of_another', claim_expires_at = claim_expires_at + 300000",
+                vec![],
+            )
+            .await;
+    };
+    let (decisions, ()) = futures_util::join!(world.deliver(), other);
+    assert!(
+        matches!(decisions[..], [Decision::Retry { delay_seconds }] if delay_seconds >= 300),
+        "{decisions:?}"
+    );
+    assert_eq!(
+        (world.status(&id).await.as_str(), world.mailer.calls()),
+        ("processing", 0)
+    );
+    assert_eq!(world.notes.count("claim_lost"), 1, "{}", world.notes.text());
+}
+
+#[tokio::test]
 async fn a_late_worker_that_lost_its_row_to_a_stop_is_noted_as_well() {
     for stop in [
         "INSERT INTO suppressions (recipient_hash, family, reason, created_at)

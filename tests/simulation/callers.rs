@@ -20,6 +20,8 @@ use super::sim::Sim;
 const TRIES_MAX: u32 = 5;
 /// The longest that a caller waits for an answer, in ms.
 const WAIT_MAX_MS: i64 = 30_000;
+/// How long before its mail is too late a caller may state a fact, in ms.
+const LAST_MOMENT_MS: u32 = 15_000;
 /// A busy caller looks for its answer this often, in ms.
 const LOOK_MS: i64 = 200;
 
@@ -60,7 +62,11 @@ pub fn start(sim: &Rc<Sim>) {
                     .below(Subject::Callers, u32::try_from(setting.facts.len()).expect("few"));
                 facts.push((setting.facts[other as usize].clone(), false));
             }
-            let at = i64::from(sim.choices.below(Subject::Callers, spread));
+            let mut at = i64::from(sim.choices.below(Subject::Callers, spread));
+            if let Some(end) = fact.not_after.filter(|_| sim.choices.chance(Subject::Callers, 300)) {
+                // In the last moment.
+                at = (end - sim.now() - i64::from(sim.choices.below(Subject::Callers, LAST_MOMENT_MS))).max(0);
+            }
             let caller = Rc::clone(sim);
             sim.kernel.spawn(0, async move {
                 caller.kernel.sleep(at).await;

@@ -146,7 +146,9 @@ pub struct Outage {
 
 impl Outage {
     fn draw(choices: &Choices) -> Self {
-        let from = i64::from(choices.below(Subject::Setting, 600_000));
+        // Half of them are there from the start, when most rows make their first attempts.
+        let from = choices.one(Subject::Setting, &[0, 600_000]);
+        let from = i64::from(choices.below(Subject::Setting, from));
         let lasts = choices.one(Subject::Setting, &[60_000, 300_000, 1_800_000]);
         Self {
             from,
@@ -191,14 +193,14 @@ impl Mix {
         if choices.chance(setting, 80) {
             mix.database_outage = Some(Outage::draw(choices));
         }
-        if choices.chance(setting, 150) {
+        if choices.chance(setting, 250) {
             mix.provider_outage = Some((Outage::draw(choices), choices.one(setting, &PROVIDER)));
         }
         if choices.chance(setting, 80) {
             mix.queue_outage = Some(Outage::draw(choices));
         }
-        if choices.chance(setting, 200) {
-            mix.freeze_permille = choices.one(setting, &[20, 60, 150]);
+        if choices.chance(setting, 300) {
+            mix.freeze_permille = choices.one(setting, &[50, 150]);
         }
         mix
     }

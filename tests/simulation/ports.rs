@@ -204,8 +204,12 @@ impl SimDatabase {
             return None;
         }
         self.sim.counted(OTHERS[11]);
-        let longest = choices.one(Subject::Database, &[20_000, 120_000, 600_000, 1_200_000]);
-        let ms = i64::from(choices.below(Subject::Database, longest));
+        // For a while, or until its claim has ended and another may just have taken the row.
+        let lease = self.sim.setting.version(Program::First).config.timing.lease;
+        let lease = ms(lease);
+        let lengths = [(0, 20_000), (0, 120_000), (lease, 10_000), (lease, 70_000)];
+        let (least, most) = choices.one(Subject::Database, &lengths);
+        let ms = least + i64::from(choices.below(Subject::Database, most));
         self.sim
             .note(|| format!("#{} is not run for {ms} ms", self.who.invocation));
         Some((ms, choices.chance(Subject::Database, 500)))
@@ -583,7 +587,7 @@ impl Mailer for SimMailer {
             sim.die_of_it(self.who).await;
         }
         let mut answer = self.call(&key, &body).await;
-        if sim.planted.calls_again && answer == MailAnswer::Disconnected {
+        if sim.planted.calls_again && matches!(answer, MailAnswer::Disconnected | MailAnswer::TimedOut) {
             answer = self.call(&key, &body).await;
         }
         (sim.planted.answer)(answer)

@@ -104,8 +104,7 @@ pub fn settle(sim: &Rc<Sim>) {
             break;
         }
     }
-    let poison = sim.setting.poison.as_ref().map(|poison| poison.to.as_str());
-    sim.oracle.end(&BTreeSet::new(), poison);
+    sim.oracle.end(&BTreeSet::new());
 }
 
 /// In the quiet time, a row whose time has come is looked at by one of the next ticks, whatever the other rows do.
@@ -117,7 +116,7 @@ fn nobody_is_late(sim: &Rc<Sim>) {
         if ["held", "paused"].contains(&row.cause.as_str()) {
             continue;
         }
-        if row.relay_at.is_some_and(|at| at + allowed < sim.now()) {
+        if sim.oracle.due_since(row).is_some_and(|at| at + allowed < sim.now()) {
             let what = format!("{} is {} ({}), and nobody looks at it", row.id, row.status, row.cause);
             sim.oracle.violation(Invariant::I12, what);
         }

@@ -57,7 +57,7 @@ pub enum Profile {
     WindowZero,
     /// The provider's pace, and the free plan's budget.
     Paced,
-    /// A window of twenty minutes, half of it usable, so that it closes within an outage.
+    /// A window of ten minutes, half of it usable, so that it closes within an outage.
     ShortWindow,
 }
 
@@ -95,8 +95,8 @@ impl Profile {
                 ("SUBREQUEST_BUDGET", "30"),
             ],
             Self::ShortWindow => &[
-                ("PROVIDER_WINDOW_MS", "1200000"),
-                ("PROVIDER_WINDOW_MARGIN_MS", "600000"),
+                ("PROVIDER_WINDOW_MS", "600000"),
+                ("PROVIDER_WINDOW_MARGIN_MS", "300000"),
             ],
         }
     }
@@ -256,7 +256,7 @@ impl Setting {
             })
             .map(|skew| if skewed { skew } else { 0 })
             .collect();
-        let crowd = if choices.chance(about, 4) { CROWD } else { 0 };
+        let crowd = if choices.chance(about, 10) { CROWD } else { 0 };
         let facts: Vec<Fact> = facts;
         let poison = choices.chance(about, 60).then(|| Poison {
             to: facts[0].to.clone(),
@@ -308,7 +308,7 @@ fn fact(choices: &Choices, number: u32) -> Fact {
         5 => (Some(START_MS + 3 * MINUTE), None),
         6 => (
             None,
-            Some(START_MS + choices.one(about, &[5 * MINUTE, 90 * MINUTE, 30_000])),
+            Some(START_MS + choices.one(about, &[5 * MINUTE, 90 * MINUTE, 30_000, MINUTE, 2 * MINUTE])),
         ),
         7 => (Some(START_MS + 2 * MINUTE), Some(START_MS + 20 * MINUTE)),
         _ => (None, None),

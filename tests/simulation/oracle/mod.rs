@@ -98,6 +98,8 @@ struct State {
     /// For each invocation the rows that stood without a live claim after one of its own writes: what it may forget.
     seen: BTreeMap<u64, BTreeSet<String>>,
     attempts: BTreeMap<String, AttemptRow>,
+    /// When each row was last changed, by the true time.
+    changed_at: BTreeMap<String, i64>,
     replayed: BTreeMap<String, String>,
     /// When each dead letter was last driven again.
     driven: BTreeMap<String, i64>,
@@ -160,6 +162,14 @@ impl Oracle {
         Rc::clone(&self.inner.borrow().rows)
     }
 
+    /// Since when a row is due for the relay, by the true time: a write that was long on its way may name a time that is
+    /// past when it lands, and the row is due from then on.
+    pub fn due_since(&self, row: &OutboxRow) -> Option<i64> {
+        let state = self.inner.borrow();
+        let changed = state.changed_at.get(&row.id).copied().unwrap_or_default();
+        row.relay_at.map(|at| at.max(changed))
+    }
+
     /// A recipient is suppressed from now on.
     pub fn suppressed(&self, recipient_hash: &str) {
         let mut state = self.inner.borrow_mut();
@@ -214,7 +224,7 @@ impl Oracle {
     }
 
     /// At the end, when faults have stopped and time has run on.
-    pub fn end(&self, held: &BTreeSet<String>, poison: Option<&str>) {
+    pub fn end(&self, held: &BTreeSet<String>) {
         let mut state = self.inner.borrow_mut();
         let rows: Vec<OutboxRow> = state.rows.values().cloned().collect();
         for row in rows {
@@ -226,11 +236,6 @@ impl Oracle {
                     row.id, row.status, row.cause
                 );
                 state.broken(Invariant::I1, what);
-                let kills = poison.is_some_and(|to| state.is_for(&row.id, to));
-                if poison.is_some() && !kills {
-                    let what = format!("{} is still {} beside a row that kills its workers", row.id, row.status);
-                    state.broken(Invariant::I12, what);
-                }
             }
         }
         let lost: Vec<String> = state
@@ -255,12 +260,6 @@ impl State {
         {
             self.violations.push(Violation { invariant, what });
         }
-    }
-
-    /// Whether a row is for this address.
-    fn is_for(&self, id: &str, to: &str) -> bool {
-        let fact = self.fact_of.get(id).and_then(|fact| self.facts.get(fact));
-        fact.is_some_and(|truth| truth.to == to)
     }
 
     /// Calls under a key that may have been accepted, as far as a worker can know or the provider did.

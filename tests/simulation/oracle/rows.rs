@@ -35,13 +35,14 @@ impl Oracle {
         let attempts_before = std::mem::replace(&mut state.attempts, attempts);
         for (id, row) in after.iter() {
             match before.get(id) {
-                Some(old) if old == row => {}
+                Some(old) if old == row => continue,
                 Some(old) => {
                     state.moved(who, now, old, row);
                     state.put_aside(old, row, store);
                 }
                 None => state.recorded(row, store),
             }
+            state.changed_at.insert(id.clone(), now);
         }
         state.report.checked(Invariant::I10);
         for id in before.keys().filter(|id| !after.contains_key(*id)) {
@@ -159,7 +160,10 @@ impl State {
                 self.broken(Invariant::I9, format!("{} is claimed with another's token", row.id));
             }
         }
-        let Some(token) = &old.token else { return };
+        let Some(token) = &old.token else {
+            self.without_claim(who, old, row);
+            return;
+        };
         self.report.checked(Invariant::I9);
         let own = self
             .tokens
@@ -173,6 +177,35 @@ impl State {
             let what = format!(
                 "{:?} moved {} from {} to {} ({}) while another's claim was alive",
                 who.role, row.id, old.status, row.status, row.cause
+            );
+            self.broken(Invariant::I9, what);
+        }
+    }
+
+    /// A consumer moves a row that nobody holds: it claims it, ends it for what forbids the mail, or puts it aside. What
+    /// an answer of the provider asks for is a settle's alone, and a settle needs the claim.
+    fn without_claim(&mut self, who: Who, old: &OutboxRow, row: &OutboxRow) {
+        const CAUSES: [&str; 10] = [
+            "claimed",
+            "provider_window_closed",
+            "recipient_suppressed",
+            "window_missed",
+            "claims_exhausted",
+            "outbox_id_unclaimed",
+            "paused",
+            "held",
+            "provider_scope_changed",
+            "message_id_conflict",
+        ];
+        if who.role != Role::Consumer || row.status == "sent" {
+            return;
+        }
+        self.report.checked(Invariant::I9);
+        let moved = old.status != row.status || old.next_attempt_at != row.next_attempt_at;
+        if moved && !CAUSES.contains(&row.cause.as_str()) {
+            let what = format!(
+                "a consumer without a claim moved {} from {} to {} ({})",
+                row.id, old.status, row.status, row.cause
             );
             self.broken(Invariant::I9, what);
         }

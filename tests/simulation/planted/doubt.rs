@@ -49,10 +49,10 @@ static DOUBT_DECIDES_NOTHING: Planted = Planted {
 };
 
 /// Attempts are closed in one transaction and their rows are moved in the next. Who dies in between leaves a mail that
-/// was accepted, no doubt, and a row that knows nothing of it: without a provider's key it goes out once more.
+/// was accepted, no doubt, and a row that knows nothing of it and may end as if nothing had gone out.
 static CLOSED_APART: Planted = Planted {
     name: "attempts are closed before their rows are moved",
-    breaks: Invariant::I2,
+    breaks: Invariant::I3,
     parts: closed_apart,
     ..BASE
 };

@@ -34,6 +34,9 @@ pub type Intake = for<'a> fn(
 /// Positions of statements, in the transactions that they run in.
 pub type Parts = Vec<Vec<usize>>;
 
+/// What the database came back with.
+pub type Found = Result<Vec<Rows>, DatabaseError>;
+
 /// One bug, or none.
 pub struct Planted {
     pub name: &'static str,
@@ -60,7 +63,7 @@ pub struct Planted {
     /// The queue takes a batch for done when it is delivered.
     pub acknowledges_first: bool,
     /// What the program reads of the database's answer, and how many statements it asked for.
-    pub database: fn(Result<Vec<Rows>, DatabaseError>, usize) -> Result<Vec<Rows>, DatabaseError>,
+    pub database: fn(Found, usize) -> Found,
     /// Cuts a transaction into several.
     pub parts: fn(&Transaction) -> Option<Parts>,
     /// Rows go into the queue before they are written.

@@ -36,7 +36,7 @@ static CONFLICT_IS_SENT: Planted = Planted {
     breaks: Invariant::I4,
     answer: |answer| match answer {
         MailAnswer::Response { status: 409, .. } => made_up("sent-before"),
-        other => other,
+        MailAnswer::Response { .. } | MailAnswer::TimedOut | MailAnswer::Disconnected => answer,
     },
     ..BASE
 };
@@ -79,10 +79,10 @@ static TIMEOUT_IS_REFUSAL: Planted = Planted {
     ..BASE
 };
 
-/// The client repeats a request that was cut off, as many do by default. A provider that keeps no keys sends twice.
+/// The client repeats a request that was cut off, as many do by default; where the provider keeps no keys, too.
 static CLIENT_CALLS_AGAIN: Planted = Planted {
     name: "the client repeats a lost call by itself",
-    breaks: Invariant::I2,
+    breaks: Invariant::I6,
     calls_again: true,
     ..BASE
 };

@@ -107,7 +107,7 @@ static PAGE_OF_THE_STUCK: Planted = Planted {
         ),
         (
             " RETURNING seq, id, publish_count, claim_count,",
-            " AND cause NOT IN ('held', 'paused') RETURNING seq, id, publish_count, claim_count,",
+            " AND coalesce(next_attempt_at, 0) <= ?2 RETURNING seq, id, publish_count, claim_count,",
         ),
     ],
     ..BASE
