@@ -3,8 +3,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use super::planted::Planted;
 use super::{checks, finds, planted, runner, same, seeds};
 
 #[derive(Debug, Parser)]
@@ -52,13 +54,13 @@ pub struct SeedWords {
     #[arg(long, conflicts_with_all = ["seeds", "from", "resume"])]
     pub seed: Option<u64>,
     /// Prints all that happened.
-    #[arg(long, requires = "seed")]
+    #[arg(long)]
     pub trace: bool,
     /// Looks for the shortest trace that breaks the same promise.
-    #[arg(long, requires = "seed")]
+    #[arg(long)]
     pub shrink: bool,
     /// Writes the shrunk run to tests/simulation/finds/NAME.txt.
-    #[arg(long, requires = "seed", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub keep: Option<String>,
     /// With --keep: what went wrong and why.
     #[arg(long, requires = "keep", default_value = "", hide_default_value = true)]
@@ -69,9 +71,40 @@ pub struct SeedWords {
     /// Leaves out what was run on this commit already, and remembers what is run now.
     #[arg(long)]
     pub resume: bool,
+    /// With this bug put in on purpose: to see how a violation looks.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "keep"], value_parser = planted_bug)]
+    pub planted: Option<&'static Planted>,
     /// How many threads; as a rule as many as there are cores.
     #[arg(long, default_value_t = runner::threads(), hide_default_value = true)]
     pub threads: usize,
+}
+
+impl SeedWords {
+    /// The program that runs.
+    pub fn program(&self) -> &'static Planted {
+        self.planted.unwrap_or(&planted::NOTHING)
+    }
+
+    /// What a person adds to a command that is to run the same program.
+    pub fn suffix(&self) -> String {
+        self.planted
+            .map(|bug| format!(" --planted {:?}", bug.name))
+            .unwrap_or_default()
+    }
+}
+
+/// Bugs that can be put in by name.
+const BUGS: &[&Planted] = &[&super::shrink::FORGETS, &super::shrink::PANICS];
+
+fn planted_bug(name: &str) -> Result<&'static Planted, String> {
+    let names = || {
+        BUGS.iter()
+            .map(|bug| format!("{:?}", bug.name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = BUGS.iter().copied().find(|bug| bug.name == name);
+    found.ok_or_else(|| format!("there are {}", names()))
 }
 
 /// The words that begin a mode; with anything else, this is a test binary among others.
@@ -90,7 +123,15 @@ fn understood(mut words: Vec<String>) -> Result<Result<Words, Vec<String>>, clap
         words.retain(|word| !word.starts_with('-'));
         return Ok(Err(words));
     }
-    Words::try_parse_from(std::iter::once("simulation".to_owned()).chain(words)).map(Ok)
+    let words = Words::try_parse_from(std::iter::once("simulation".to_owned()).chain(words))?;
+    if let Mode::Seeds(seeds) = &words.mode
+        && seeds.seed.is_none()
+        && (seeds.trace || seeds.shrink || seeds.keep.is_some())
+    {
+        let what = "--trace, --shrink and --keep are about one seed: name it with --seed";
+        return Err(Words::command().error(ErrorKind::MissingRequiredArgument, what));
+    }
+    Ok(Ok(words))
 }
 
 /// Does what the arguments ask for.

@@ -136,21 +136,25 @@ impl Lane {
                 }
             }
             // Its database may be in the middle of anything: the next run gets a new one.
-            Err(_) => Ran {
-                broken: vec![Broken {
-                    kind: Kind::Panic,
-                    what: LAST_WORDS.take(),
-                    line: trace.count(),
-                }],
-                report: Report {
-                    seeds: 1,
-                    violations: 1,
-                    ..Report::default()
-                },
-                trace: trace.lines(),
-                lines: trace.count(),
-                tapes: made.tapes(),
-            },
+            Err(_) => {
+                let what = LAST_WORDS.take();
+                trace.last_words(&format!("BROKEN {}: {what}", Kind::Panic.name()));
+                Ran {
+                    broken: vec![Broken {
+                        kind: Kind::Panic,
+                        what,
+                        line: trace.count(),
+                    }],
+                    report: Report {
+                        seeds: 1,
+                        violations: 1,
+                        ..Report::default()
+                    },
+                    trace: trace.lines(),
+                    lines: trace.count(),
+                    tapes: made.tapes(),
+                }
+            }
         }
     }
 

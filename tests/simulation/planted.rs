@@ -38,6 +38,12 @@ pub struct Planted {
     pub intake: Option<Intake>,
 }
 
+impl std::fmt::Debug for Planted {
+    fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(text, "Planted({})", self.name)
+    }
+}
+
 /// The program as it is.
 pub static NOTHING: Planted = Planted {
     name: "nothing",

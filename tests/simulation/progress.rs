@@ -12,7 +12,8 @@ pub struct Progress {
     unit: &'static str,
     all: u64,
     done: u64,
-    found: u64,
+    /// Violations, where they are counted.
+    found: Option<u64>,
 }
 
 impl Progress {
@@ -24,14 +25,22 @@ impl Progress {
             unit,
             all,
             done: 0,
-            found: 0,
+            found: None,
+        }
+    }
+
+    /// The same, with violations on the way.
+    pub fn with_violations(all: u64, unit: &'static str) -> Self {
+        Self {
+            found: Some(0),
+            ..Self::of(all, unit)
         }
     }
 
     /// So many more are done, with so many violations in them.
     pub fn add(&mut self, done: u64, found: u64) {
         self.done += done;
-        self.found += found;
+        self.found = self.found.map(|before| before + found);
     }
 
     /// Says how far it is, where it is time to.
@@ -56,9 +65,13 @@ impl Progress {
             let left = self.all.saturating_sub(self.done) as f64 / pace;
             format!("about {} left", span(left as u64))
         };
+        let found = self
+            .found
+            .map(|found| format!("{found} violations so far, "))
+            .unwrap_or_default();
         format!(
-            "{} of {} {}, {pace:.1} a second, {} violations so far, {left}",
-            self.done, self.all, self.unit, self.found
+            "{} of {} {}, {pace:.1} a second, {found}{left}",
+            self.done, self.all, self.unit
         )
     }
 }
@@ -74,7 +87,7 @@ pub fn span(seconds: u64) -> String {
 
 /// The line of a run in the middle, and of one that has done nothing yet.
 pub fn check_progress() {
-    let mut progress = Progress::of(1_000, "seeds");
+    let mut progress = Progress::with_violations(1_000, "seeds");
     assert!(progress.line(Duration::from_secs(3)).ends_with("time left unknown"));
     progress.add(200, 3);
     assert_eq!(

@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use super::command::SeedWords;
 use super::finds::{self, Find};
 use super::lane::{Kind, Lane, Ran};
-use super::planted::NOTHING;
 use super::progress::Progress;
 use super::report::Report;
 use super::resume::Ledger;
@@ -71,10 +70,10 @@ fn closing(total: &Total) -> ExitCode {
 /// A range, and nothing remembered.
 fn range(words: &SeedWords) -> Total {
     let (mut report, mut found) = (Report::default(), Vec::new());
-    let mut progress = Progress::of(words.seeds, "seeds");
+    let mut progress = Progress::with_violations(words.seeds, "seeds");
     go(
         words.from..words.from.saturating_add(words.seeds),
-        words.threads,
+        words,
         &mut progress,
         |chunk| {
             report.add(&chunk.report);
@@ -88,7 +87,7 @@ fn range(words: &SeedWords) -> Total {
         found,
         interrupted: stop::was_asked(),
     };
-    conclude(&total, &progress);
+    conclude(&total, words, &progress);
     total
 }
 
@@ -104,10 +103,10 @@ fn resumed(words: &SeedWords) -> Result<Total, String> {
         words.seeds - count,
         words.seeds
     );
-    let mut progress = Progress::of(count, "seeds");
+    let mut progress = Progress::with_violations(count, "seeds");
     let mut unsaved = 0;
     for range in left {
-        go(range, words.threads, &mut progress, |chunk| {
+        go(range, words, &mut progress, |chunk| {
             unsaved += chunk.report.seeds;
             ledger.add(&chunk);
             if unsaved >= SAVE_SEEDS {
@@ -124,7 +123,7 @@ fn resumed(words: &SeedWords) -> Result<Total, String> {
         found,
         interrupted: stop::was_asked(),
     };
-    conclude(&total, &progress);
+    conclude(&total, words, &progress);
     for ran in ledger.ranges() {
         println!(
             "{commit}: seeds {} to {}, {} violations",
@@ -139,13 +138,13 @@ fn resumed(words: &SeedWords) -> Result<Total, String> {
 /// Runs a range, says how far it is and what is found; `take` gets the chunks in order.
 fn go(
     seeds: Range<u64>,
-    threads: usize,
+    words: &SeedWords,
     progress: &mut Progress,
     mut take: impl FnMut(runner::Chunk) -> Result<(), String>,
 ) -> Result<(), String> {
     let (mut listed, mut failed) = (0, Ok(()));
     let stop = stop::asked();
-    runner::run(seeds, threads, &NOTHING, stop, |news| {
+    runner::run(seeds, words.threads, words.program(), stop, |news| {
         if let News::Done(chunk) = news {
             progress.add(chunk.report.seeds, chunk.report.violations);
             for found in &chunk.found {
@@ -178,7 +177,8 @@ fn say(found: &Found) {
 }
 
 /// The totals, and of each kind of violation the first one's shortest trace.
-fn conclude(total: &Total, progress: &Progress) {
+fn conclude(total: &Total, words: &SeedWords, progress: &Progress) {
+    eprintln!("  {:.1} seeds a second", progress.pace());
     for line in total.report.lines() {
         println!("{line}");
     }
@@ -198,21 +198,21 @@ fn conclude(total: &Total, progress: &Progress) {
     for found in &total.found {
         if shrunk.len() < SHRUNK_MAX && !shrunk.contains(&found.broken.kind) && !total.interrupted {
             shrunk.push(found.broken.kind);
-            let mut lane = Lane::new(&NOTHING);
+            let mut lane = Lane::new(words.program());
             let ran = lane.seed(found.seed, false);
             show(
                 found.seed,
+                words,
                 &ran,
                 shrink(&mut lane, &ran.tapes, found.broken.kind, shrink::RUNS_MAX).as_ref(),
             );
         }
     }
-    eprintln!("  {:.1} seeds a second", progress.pace());
 }
 
 /// One seed: its trace, its shortest trace, its place among the finds.
 fn one(seed: u64, words: &SeedWords) -> Result<Total, String> {
-    let mut lane = Lane::new(&NOTHING);
+    let mut lane = Lane::new(words.program());
     let ran = lane.seed(seed, true);
     if words.trace {
         for line in &ran.trace {
@@ -232,7 +232,7 @@ fn one(seed: u64, words: &SeedWords) -> Result<Total, String> {
         let first = ran.broken.first().ok_or(format!("seed {seed} breaks nothing"))?;
         let shrunk = shrink(&mut lane, &ran.tapes, first.kind, shrink::RUNS_MAX);
         let shrunk = shrunk.ok_or(format!("seed {seed} breaks nothing when it runs from its tapes"))?;
-        show(seed, &ran, Some(&shrunk));
+        show(seed, words, &ran, Some(&shrunk));
         if let Some(name) = &words.keep {
             let find = Find {
                 broke: first.kind,
@@ -252,7 +252,7 @@ fn one(seed: u64, words: &SeedWords) -> Result<Total, String> {
     })
 }
 
-fn show(seed: u64, ran: &Ran, shrunk: Option<&Shrunk>) {
+fn show(seed: u64, words: &SeedWords, ran: &Ran, shrunk: Option<&Shrunk>) {
     if let Some(shrunk) = shrunk {
         println!(
             "seed {seed}, shrunk in {} runs from {} lines and {} decisions to {} and {}; it breaks {}: {}",
@@ -268,8 +268,9 @@ fn show(seed: u64, ran: &Ran, shrunk: Option<&Shrunk>) {
             println!("  {line}");
         }
     }
-    println!("all that happened: npm run simulate -- --seed {seed} --trace");
-    println!("the short trace:   npm run simulate -- --seed {seed} --shrink");
+    let bug = words.suffix();
+    println!("all that happened: npm run simulate -- --seed {seed} --trace{bug}");
+    println!("the short trace:   npm run simulate -- --seed {seed} --shrink{bug}");
 }
 
 /// Where the ledger is kept.

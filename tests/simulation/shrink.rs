@@ -17,6 +17,9 @@ pub const RUNS_MAX: u64 = 1_500;
 /// Rounds over all passes; each starts from what the one before left, and most find nothing after three.
 const ROUNDS_MAX: usize = 6;
 
+/// An entry that says how many is followed by this many entries for each, at the most.
+const COUNTED_MAX: usize = 6;
+
 /// How hard a run is to read: lines until the break, decisions that are not harmless, how far they are from it.
 type Size = (usize, usize, u64);
 
@@ -81,6 +84,7 @@ pub fn shrink(lane: &mut Lane, tapes: &Tapes, kind: Kind, runs_max: u64) -> Opti
         shrinker.zero();
         shrinker.drop();
         shrinker.lower();
+        shrinker.recount();
         if shrinker.size == before || shrinker.is_tired() {
             break;
         }
@@ -200,6 +204,26 @@ impl Shrinker<'_> {
                     .filter(|lower| *lower > 0 && *lower < value)
                     .any(|lower| self.try_one(self.with(subject, |tape| tape[at] = lower)));
                 if !lowered || value <= 2 {
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Entries that say how many become smaller, and one of what they count is taken out.
+    fn recount(&mut self) {
+        for subject in 0..SUBJECTS {
+            let mut at = 0;
+            while at < self.best[subject].len() && !self.is_tired() {
+                let rest = self.best[subject].len() - at - 1;
+                let fewer = self.best[subject][at] > 0
+                    && (1..=rest.min(COUNTED_MAX)).any(|count| {
+                        self.try_one(self.with(subject, |tape| {
+                            tape[at] -= 1;
+                            tape.drain(at + 1..=at + count);
+                        }))
+                    });
+                if !fewer {
                     at += 1;
                 }
             }

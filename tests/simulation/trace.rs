@@ -57,11 +57,16 @@ impl Trace {
 
     /// Marks the line at which a promise was broken.
     pub fn broken(&self, invariant: Invariant, what: &str) {
-        self.line(self.0.now.get(), || format!("BROKEN {invariant:?}: {what}"));
+        self.last_words(&format!("BROKEN {invariant:?}: {what}"));
         let mut broken = self.0.broken.borrow_mut();
         if !broken.iter().any(|(known, _)| *known == invariant) {
             broken.push((invariant, self.count()));
         }
+    }
+
+    /// Adds a line at the time of the one before.
+    pub fn last_words(&self, text: &str) {
+        self.line(self.0.now.get(), || text.to_owned());
     }
 
     /// After how many lines a promise was first broken.
