@@ -9,6 +9,13 @@ use crate::store::parking::{Parked, park};
 
 /// Bytes of a raw body that are kept; its hash and length tell the rest.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+/// Bytes that one byte of a body may become in the statement's argument: a control character is six in JSON.
+const WRITTEN_BYTES_MAX: usize = 6;
+/// Bytes of an entry beside its body: hash, codes, names and punctuation, rounded up.
+const ENTRY_BYTES: usize = 512;
+/// Bytes of one statement's argument. The server takes no value over 5 MB, and would refuse a whole batch of the longest
+/// bodies for ever.
+const STATEMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Parks bodies that are no envelopes of ours. One decision for each.
 pub(crate) async fn park_all<W: World>(
@@ -41,9 +48,41 @@ async fn park_as<W: World>(
     deliveries: &[Delivery],
     list: &[(usize, &'static str)],
 ) -> Vec<(usize, Decision)> {
-    if list.is_empty() {
-        return Vec::new();
+    let mut decided = Vec::with_capacity(list.len());
+    for part in parts(deliveries, list) {
+        decided.extend(park_part(world, source, deliveries, &part).await);
     }
+    decided
+}
+
+/// The list in pieces that one statement can carry; usually it is one.
+fn parts(deliveries: &[Delivery], list: &[(usize, &'static str)]) -> Vec<Vec<(usize, &'static str)>> {
+    let mut parts: Vec<Vec<(usize, &'static str)>> = Vec::new();
+    let mut room = 0usize;
+    for (index, reason) in list {
+        let body = deliveries.get(*index).and_then(|delivery| delivery.body.as_deref());
+        let kept = body.map_or(0, |body| body.len().min(BODY_BYTES_MAX));
+        let bytes = kept.saturating_mul(WRITTEN_BYTES_MAX).saturating_add(ENTRY_BYTES);
+        match (parts.last_mut(), room.checked_sub(bytes)) {
+            (Some(part), Some(left)) => {
+                part.push((*index, *reason));
+                room = left;
+            }
+            (_, _) => {
+                parts.push(vec![(*index, *reason)]);
+                room = STATEMENT_BYTES_MAX.saturating_sub(bytes);
+            }
+        }
+    }
+    parts
+}
+
+async fn park_part<W: World>(
+    world: &W,
+    source: &'static str,
+    deliveries: &[Delivery],
+    list: &[(usize, &'static str)],
+) -> Vec<(usize, Decision)> {
     let mut parked: Vec<Parked> = Vec::new();
     for (index, reason) in list {
         let body = deliveries

@@ -81,11 +81,7 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
         // Tokens and letters go there: without encryption no further than this machine.
-        Some(host)
-            if !host.is_empty()
-                && !host.contains(['?', '#', ' ', '@'])
-                && (text.starts_with("https://") || is_loopback(&text)) =>
-        {
+        Some(host) if is_plain(host) && (text.starts_with("https://") || is_loopback(&text)) => {
             Ok(text.trim_end_matches('/').to_owned())
         }
         Some(_) | None => Err(SettingError::invalid(
@@ -93,6 +89,14 @@ pub(super) fn address(lookup: &dyn Lookup, name: &'static str) -> Result<String,
             "must be an https:// (locally http://) address",
         )),
     }
+}
+
+/// Whether this, the part of an address after `//`, begins with a host and leads nowhere else: no sign-in, no query,
+/// and no character that a reader of addresses drops (tab, line end) or takes for another (backslash).
+fn is_plain(rest: &str) -> bool {
+    let authority = rest.split('/').next().unwrap_or_default();
+    let legal = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\\"'<>^`{|}".contains(&byte);
+    !authority.is_empty() && !authority.starts_with(':') && rest.bytes().all(legal)
 }
 
 /// Whether a plain address stays on this machine.
@@ -149,6 +153,11 @@ mod tests {
             "https://a@db.example",
             "https://db.example/?x",
             "ftp://db.example",
+            "https:///",
+            "https:///db.example",
+            "https://:443",
+            "https://db\n.example",
+            "https://db.example\\@other.example",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -52,7 +52,8 @@ impl TokenList {
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 {
+    // Each is looked at: as a number, a pair of digits may have a sign.
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
@@ -74,5 +75,6 @@ mod tests {
         assert!(!list.admits(hash), "the hash is not the token");
         assert!(!TokenList::default().admits(""));
         assert!(TokenList::parse("X", Some("test".into())).is_err());
+        assert!(TokenList::parse("X", Some("+f".repeat(32))).is_err());
     }
 }

@@ -117,7 +117,8 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            (-1000..1000_i32).prop_map(|eighths| Value::from(f64::from(eighths) / 8.0)),
+            prop::num::f64::NORMAL.prop_map(Value::from),
+            (-10.0..10.0_f64).prop_map(Value::from),
             any::<String>().prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 40, 6, |inner| {

@@ -75,6 +75,10 @@ impl Envelope {
         if text.len() > BODY_BYTES_MAX {
             return Err(EnvelopeError::TooLong);
         }
+        // A list would be read as an object's values in their order.
+        if !text.trim_start().starts_with('{') {
+            return Err(EnvelopeError::Unreadable);
+        }
         #[derive(Deserialize)]
         struct Loose {
             kind: Option<String>,
@@ -119,6 +123,7 @@ mod tests {
             ),
             (Some("null"), EnvelopeError::Unreadable),
             (Some("text"), EnvelopeError::Unreadable),
+            (Some(r#"["sealpost-outbox",2]"#), EnvelopeError::Unreadable),
             (Some("{}"), EnvelopeError::KindUnknown),
             (Some(r#"{"v":99,"id":"x"}"#), EnvelopeError::KindUnknown),
             (

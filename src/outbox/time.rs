@@ -16,13 +16,10 @@ pub enum TimeError {
     /// A local time without an offset: nobody can say which instant it means.
     #[error("time_without_offset")]
     WithoutOffset,
-    /// Before 1970 or after the year 9999.
+    /// Before 1970, or too near to the end of the year 9999 for every offset to write it.
     #[error("time_out_of_range")]
     OutOfRange,
 }
-
-/// 9999-12-31T23:59:59.999Z in Unix milliseconds: the last instant that RFC 3339 can write.
-const LAST_MS: i64 = 253_402_300_799_999;
 
 impl Millis {
     /// A point in time from Unix milliseconds.
@@ -55,18 +52,72 @@ impl Millis {
     /// # Errors
     /// [`TimeError`] names what is wrong; a time without an offset is refused, never guessed.
     pub fn parse_rfc3339(text: &str) -> Result<Self, TimeError> {
-        let Ok(timestamp) = text.parse::<jiff::Timestamp>() else {
-            return Err(match text.parse::<jiff::civil::DateTime>() {
-                Ok(_) => TimeError::WithoutOffset,
-                Err(_) => TimeError::Invalid,
-            });
-        };
-        let unix_ms = timestamp.as_millisecond();
-        if (0..=LAST_MS).contains(&unix_ms) {
-            Ok(Self(unix_ms))
-        } else {
-            Err(TimeError::OutOfRange)
+        let (local, offset) = split_offset(text).ok_or(TimeError::Invalid)?;
+        // The library reads more than RFC 3339: annotations, times without minutes, days of the week.
+        if local.parse::<jiff::civil::DateTime>().is_err() {
+            return Err(TimeError::Invalid);
         }
+        match offset {
+            Offset::Missing => Err(TimeError::WithoutOffset),
+            Offset::Wrong => Err(TimeError::Invalid),
+            // A date and an offset that are right make an instant, unless it lies beyond the library's last day.
+            Offset::Right => {
+                let at = text.parse::<jiff::Timestamp>().map_err(|_| TimeError::OutOfRange)?;
+                // Compared whole: as milliseconds, a last instant before 1970 would be its first.
+                if at >= jiff::Timestamp::UNIX_EPOCH {
+                    Ok(Self(at.as_millisecond()))
+                } else {
+                    Err(TimeError::OutOfRange)
+                }
+            }
+        }
+    }
+}
+
+/// What follows a date and a time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offset {
+    Missing,
+    Wrong,
+    Right,
+}
+
+/// Bytes of a date and a time of day down to the second, as RFC 3339 writes them.
+const LOCAL_SHAPE: &[u8] = b"0000-00-00T00:00:00";
+
+/// A time's date and time of day with its fraction, and what follows; `None` where it does not begin so.
+fn split_offset(text: &str) -> Option<(&str, Offset)> {
+    let fits = |(byte, shape): (u8, &u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte.eq_ignore_ascii_case(shape),
+    };
+    let whole = text.get(..LOCAL_SHAPE.len())?;
+    if !whole.bytes().zip(LOCAL_SHAPE).all(fits) {
+        return None;
+    }
+    let rest = text.strip_prefix(whole)?;
+    let rest = match rest.strip_prefix('.') {
+        Some(fraction) => {
+            let after = fraction.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            if after.len() == fraction.len() {
+                return None;
+            }
+            after
+        }
+        None => rest,
+    };
+    let local = text.strip_suffix(rest)?;
+    Some((local, offset_of(rest)))
+}
+
+/// Hours to 23 and minutes to 59 (RFC 3339, section 5.6).
+fn offset_of(text: &str) -> Offset {
+    match text.as_bytes() {
+        [] => Offset::Missing,
+        [b'Z' | b'z'] => Offset::Right,
+        [b'+' | b'-', b'0'..=b'1', b'0'..=b'9', b':', b'0'..=b'5', b'0'..=b'9']
+        | [b'+' | b'-', b'2', b'0'..=b'3', b':', b'0'..=b'5', b'0'..=b'9'] => Offset::Right,
+        _ => Offset::Wrong,
     }
 }
 
@@ -107,6 +158,49 @@ mod tests {
             Err(TimeError::OutOfRange)
         );
         assert_eq!(Millis::parse_rfc3339("soon"), Err(TimeError::Invalid));
+    }
+
+    #[test]
+    fn reads_rfc3339_and_nothing_like_it() {
+        for text in [
+            "2026-01-31T09:00:00Z[Europe/Berlin]",
+            "2026-01-31T09:00:00+01",
+            "2026-01-31T09:00:00+0100",
+            "2026-01-31T09:00:00+24:00",
+            "2026-01-31T09:00:00+01:60",
+            "2026-01-31T09:00Z",
+            "2026-01-31T09Z",
+            "2026-01-31 09:00:00Z",
+            "2026-01-31T09:00:00,5Z",
+            "2026-01-31T09:00:00.Z",
+            "20260131T090000Z",
+            "2026-W05-3T09:00:00Z",
+            "+002026-01-31T09:00:00Z",
+            "2026-01-31",
+            "2026-01-31T09:00:00 Z",
+            "2026-01-31T09:00:0\u{660}Z",
+        ] {
+            assert_eq!(Millis::parse_rfc3339(text), Err(TimeError::Invalid), "{text}");
+        }
+        for text in [
+            "2026-01-31t09:00:00z",
+            "2026-01-31T09:00:00.000000000Z",
+            "2026-01-31T10:30:00+01:30",
+        ] {
+            assert_eq!(Millis::parse_rfc3339(text).unwrap().get(), 1_769_850_000_000, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_with_an_offset_is_never_told_that_it_lacks_one() {
+        for text in [
+            "9999-12-31T23:59:59+00:00",
+            "9999-12-31T23:59:59Z",
+            "0000-01-01T00:00:00+00:00",
+            "1969-12-31T23:59:59.9999Z",
+        ] {
+            assert_eq!(Millis::parse_rfc3339(text), Err(TimeError::OutOfRange), "{text}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ struct Request {
 
 /// Starts all callers of a run.
 pub fn start(sim: &Rc<Sim>) {
+    crowd(sim);
     let setting = &sim.setting;
     let spread = u32::try_from(setting.active_ms.min(240_000)).expect("short");
     for fact in &setting.facts {
@@ -66,6 +67,16 @@ pub fn start(sim: &Rc<Sim>) {
                 call(&caller, Request { facts }).await;
             });
         }
+    }
+}
+
+/// A hundred facts and more at once, none of which can move.
+fn crowd(sim: &Rc<Sim>) {
+    for chunk in crate::setting::crowd(sim.setting.crowd).chunks(60) {
+        let facts = chunk.iter().map(|fact| (fact.clone(), false)).collect();
+        let caller = Rc::clone(sim);
+        sim.kernel
+            .spawn(0, async move { call(&caller, Request { facts }).await });
     }
 }
 
@@ -145,7 +156,12 @@ async fn ask(sim: &Rc<Sim>, request: &Request, wait_ms: i64) -> Option<Answer> {
     let (_, instance) = sim.any_instance();
     let worker = Worker::new(sim, Role::Intake, instance);
     let invocation = worker.who.invocation;
-    let names: Vec<_> = request.facts.iter().map(|(fact, _)| fact.name.clone()).collect();
+    let names: Vec<_> = request
+        .facts
+        .iter()
+        .take(3)
+        .map(|(fact, _)| fact.name.clone())
+        .collect();
     sim.note(|| {
         format!(
             "a caller states {} to #{invocation} ({})",

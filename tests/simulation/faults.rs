@@ -91,7 +91,7 @@ pub const QUEUE: [&str; 6] = [
 ];
 
 /// What else goes wrong.
-pub const OTHERS: [&str; 8] = [
+pub const OTHERS: [&str; 11] = [
     "death: at an await",
     "death: of an instance with all it does",
     "schedule: tick skipped",
@@ -100,6 +100,9 @@ pub const OTHERS: [&str; 8] = [
     "versions: two at once",
     "caller: gave up waiting",
     "caller: other meaning",
+    "outage: database",
+    "outage: provider",
+    "outage: queue",
 ];
 
 /// Every fault's name.
@@ -124,6 +127,32 @@ pub struct Mix {
     pub instance_deaths: u32,
     pub skip_permille: u32,
     pub overlap_permille: u32,
+    /// While it lasts, nothing reaches the database, every call meets the same fault, the queue takes nothing.
+    pub database_outage: Option<Outage>,
+    pub provider_outage: Option<(Outage, (FaultKind, &'static str))>,
+    pub queue_outage: Option<Outage>,
+}
+
+/// A time in which something is wholly away, in ms since the run's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub from: i64,
+    pub until: i64,
+}
+
+impl Outage {
+    fn draw(choices: &Choices) -> Self {
+        let from = i64::from(choices.below(Subject::Setting, 600_000));
+        let lasts = choices.one(Subject::Setting, &[60_000, 300_000, 1_800_000]);
+        Self {
+            from,
+            until: from + lasts,
+        }
+    }
+
+    pub fn covers(&self, since_start: i64) -> bool {
+        (self.from..self.until).contains(&since_start)
+    }
 }
 
 impl Mix {
@@ -154,6 +183,15 @@ impl Mix {
         }
         if choices.chance(setting, 300) {
             mix.overlap_permille = choices.one(setting, &[200, 500]);
+        }
+        if choices.chance(setting, 80) {
+            mix.database_outage = Some(Outage::draw(choices));
+        }
+        if choices.chance(setting, 150) {
+            mix.provider_outage = Some((Outage::draw(choices), choices.one(setting, &PROVIDER)));
+        }
+        if choices.chance(setting, 80) {
+            mix.queue_outage = Some(Outage::draw(choices));
         }
         mix
     }

@@ -17,9 +17,9 @@ use sealpost::store::database::{DatabaseError, Mode, Rows, Transaction};
 use sealpost::store::hrana::{Exchange, Repeating, WireError};
 
 use super::choices::{SplitMix, Subject};
-use super::faults::DatabaseFault;
+use super::faults::{DatabaseFault, OTHERS};
 use super::oracle::{CallId, Role, Who};
-use super::setting::Program;
+use super::setting::{Program, START_MS};
 use super::sim::{Instance, Sim};
 
 /// One run of one handler.
@@ -173,6 +173,13 @@ pub struct SimDatabase {
 impl SimDatabase {
     fn fault(&self) -> Option<DatabaseFault> {
         let mix = self.sim.mix()?;
+        if mix
+            .database_outage
+            .is_some_and(|outage| outage.covers(self.sim.now() - START_MS))
+        {
+            self.sim.counted(OTHERS[8]);
+            return Some(DatabaseFault::Refused);
+        }
         if mix.database.is_empty() || !self.sim.choices.chance(Subject::Database, mix.database_permille) {
             return None;
         }
@@ -257,7 +264,8 @@ impl Exchange for SimDatabase {
             }
             Some(DatabaseFault::Late) => {
                 let (late, who, transaction) = (Rc::clone(sim), self.who, transaction.clone());
-                let wait = self.timeout + i64::from(sim.choices.below(Subject::Database, 20_000));
+                let longest = sim.choices.one(Subject::Database, &[20_000, 200_000, 600_000]);
+                let wait = self.timeout + i64::from(sim.choices.below(Subject::Database, longest));
                 sim.kernel.spawn(0, async move {
                     late.kernel.sleep(wait).await;
                     let _ = execute(&late, who, &transaction);
@@ -288,7 +296,14 @@ impl Broker for SimBroker {
             sim.mix()
                 .is_some_and(|mix| sim.choices.chance(Subject::Queue, mix.queue_permille[at]))
         };
-        let (refused, lied) = (chance(0), chance(1));
+        let away = sim
+            .mix()
+            .and_then(|mix| mix.queue_outage)
+            .is_some_and(|outage| outage.covers(sim.now() - START_MS));
+        if away {
+            sim.counted(OTHERS[10]);
+        }
+        let (refused, lied) = (away || chance(0), chance(1));
         sim.kernel.sleep(sim.latency()).await;
         if refused {
             sim.counted(super::faults::QUEUE[0]);
@@ -324,10 +339,11 @@ struct Working {
     scope: String,
     call: CallId,
     ticket: Option<Ticket>,
+    timeout: i64,
 }
 
 impl Working {
-    fn finish(&mut self) -> Option<(Reply, Wire, Ticket)> {
+    fn finish(&mut self) -> Option<(Reply, Wire)> {
         let ticket = self.ticket.take()?;
         let sim = &self.sim;
         sim.mails.set(sim.mails.get() + 1);
@@ -344,7 +360,16 @@ impl Working {
             sim.note(|| format!("the provider accepts {id}"));
             sim.oracle.accepted(self.call, &to, &id);
         }
-        Some((outcome.reply, outcome.wire, ticket))
+        if outcome.wire == Wire::AfterRelease {
+            // The provider's own business, whether or not anybody waits for it.
+            let wait = self.timeout + i64::from(sim.choices.below(Subject::Provider, 60_000));
+            let (later, scope) = (Rc::clone(sim), self.scope.clone());
+            sim.kernel.spawn(0, async move {
+                later.kernel.sleep(wait).await;
+                later.with_provider(&scope, |model| model.released(ticket));
+            });
+        }
+        Some((outcome.reply, outcome.wire))
     }
 }
 
@@ -358,6 +383,12 @@ impl SimMailer {
     fn fault(&self) -> Option<(Fault, &'static str)> {
         let mix = self.sim.mix()?;
         let choices = &self.sim.choices;
+        if let Some((outage, (kind, name))) = mix.provider_outage
+            && outage.covers(self.sim.now() - START_MS)
+        {
+            self.sim.counted(OTHERS[9]);
+            return Some((Fault::once(kind), name));
+        }
         if mix.provider.is_empty() || !choices.chance(Subject::Provider, mix.provider_permille) {
             return None;
         }
@@ -403,6 +434,7 @@ impl SimMailer {
                     scope: self.scope.clone(),
                     call,
                     ticket: Some(ticket),
+                    timeout: self.timeout,
                 };
                 if slow {
                     // It works on when its client has gone.
@@ -416,18 +448,10 @@ impl SimMailer {
                     return MailAnswer::TimedOut;
                 }
                 sim.kernel.sleep(sim.latency()).await;
-                let Some((reply, wire, ticket)) = working.finish() else {
-                    return MailAnswer::Disconnected;
-                };
-                if wire == Wire::AfterRelease {
-                    let wait = self.timeout + i64::from(sim.choices.below(Subject::Provider, 60_000));
-                    let (later, scope) = (Rc::clone(sim), self.scope.clone());
-                    sim.kernel.spawn(0, async move {
-                        later.kernel.sleep(wait).await;
-                        later.with_provider(&scope, |model| model.released(ticket));
-                    });
+                match working.finish() {
+                    Some((reply, wire)) => (reply, wire),
+                    None => return MailAnswer::Disconnected,
                 }
-                (reply, wire)
             }
         };
         let retry_after = reply.header("retry-after").map(str::to_owned);

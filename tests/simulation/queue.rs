@@ -239,8 +239,7 @@ async fn handle(worker: Worker, role: Role, batch: Vec<Message>) {
     };
     if sim.planted.acknowledges_first {
         for message in &batch {
-            sim.oracle
-                .acknowledged(worker.who, sim.now(), &message.body, &sim.store);
+            sim.oracle.acknowledged(worker.who, &message.body, &sim.store);
         }
     }
     let decisions = if role == Role::DeadLetters {
@@ -252,8 +251,7 @@ async fn handle(worker: Worker, role: Role, batch: Vec<Message>) {
     sim.oracle.decisions(batch.len(), &decisions);
     for (message, decision) in batch.iter().zip(&decisions) {
         if *decision == Decision::Acknowledge {
-            sim.oracle
-                .acknowledged(worker.who, sim.now(), &message.body, &sim.store);
+            sim.oracle.acknowledged(worker.who, &message.body, &sim.store);
         }
     }
     // Written, and not yet acknowledged.

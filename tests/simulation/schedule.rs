@@ -14,12 +14,17 @@ use super::sim::Sim;
 /// The schedule's interval.
 pub const TICK_MS: i64 = 60_000;
 
+/// Runs longer than this have a tick only every ten minutes.
+const SPARSE_FROM_MS: i64 = 40 * TICK_MS;
+
 /// Starts the schedule, which runs while faults last, and everything else that comes by itself.
 pub fn start(sim: &Rc<Sim>) {
     let world = Rc::clone(sim);
     sim.kernel.spawn(0, async move {
         while !world.quiet.get() {
-            world.kernel.sleep(TICK_MS).await;
+            // A long run sees fewer ticks: most would find nothing.
+            let sparse = world.setting.active_ms > SPARSE_FROM_MS;
+            world.kernel.sleep(if sparse { 10 * TICK_MS } else { TICK_MS }).await;
             let Some(mix) = world.mix() else { return };
             if world.choices.chance(Subject::Schedule, mix.skip_permille) {
                 world.counted(OTHERS[2]);

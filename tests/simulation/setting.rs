@@ -22,6 +22,9 @@ pub const HELD_FAMILY: &str = "demo_request_team";
 /// The family that only runs in shadow.
 pub const SHADOW_FAMILY: &str = "demo_request_visitor";
 
+/// More than a page of the relay.
+const CROWD: u32 = 120;
+
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
@@ -214,6 +217,10 @@ pub struct Setting {
     pub after_life: bool,
     pub suppressions: u32,
     pub pauses: u32,
+    /// Rows of a family on hold, more than a page of the relay has.
+    pub crowd: u32,
+    /// The versions that ran when faults stopped run on for a while.
+    pub quiet_before_the_last: bool,
 }
 
 impl Setting {
@@ -238,7 +245,10 @@ impl Setting {
             })
             .map(|skew| if skewed { skew } else { 0 })
             .collect();
+        let crowd = if choices.chance(about, 4) { CROWD } else { 0 };
         Self {
+            crowd,
+            quiet_before_the_last: choices.chance(about, 150) || crowd > 0,
             profile,
             facts,
             programs,
@@ -325,6 +335,27 @@ fn fact(choices: &Choices, number: u32) -> Fact {
         not_before,
         not_after,
     }
+}
+
+/// The facts of a crowd: all of a family on hold.
+pub fn crowd(count: u32) -> Vec<Fact> {
+    (0..count)
+        .map(|number| {
+            let name = format!("crowd {number}");
+            let to = format!("{MARKER}.crowd.{number}@example.org");
+            let intent = json!({ "family": HELD_FAMILY, "to": to, "key": { "submissionId": name },
+                "data": { "company": "Example", "name": "Eve", "email": "eve@example.org", "submittedAt": "today" } });
+            Fact {
+                other: intent.clone(),
+                name,
+                to,
+                family: HELD_FAMILY,
+                intent,
+                not_before: None,
+                not_after: None,
+            }
+        })
+        .collect()
 }
 
 /// The hash under which a recipient is suppressed.

@@ -63,7 +63,8 @@ impl Sim {
             skew_ms: ms(timing.skew),
             call_ms: ms(timing.provider_timeout),
         });
-        for fact in &setting.facts {
+        let crowd = super::setting::crowd(setting.crowd);
+        for fact in setting.facts.iter().chain(&crowd) {
             let truth = Truth {
                 to: fact.to.clone(),
                 shadow: fact.family == super::setting::SHADOW_FAMILY,

@@ -2,11 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::Arc;
+
+use rusqlite::config::DbConfig;
 use rusqlite::types::{Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, params_from_iter};
+use sealpost::devstack::database::clock::HandClock;
+use sealpost::devstack::database::engine::Engine;
+use sealpost::devstack::database::proto::Version;
+use sealpost::outbox::time::Millis;
 use sealpost::store::database::{DatabaseError, Mode, Rows, Transaction};
-use sealpost::store::hrana::WireError;
+use sealpost::store::hrana::{WireError, read_answer, transaction_request};
 use sealpost::store::migrations::MIGRATIONS;
+
+use super::setting::START_MS;
 
 /// Statements whose plans are kept: more than the program has.
 const STATEMENTS_KEPT: usize = 256;
@@ -54,6 +63,8 @@ pub struct EventRow {
 
 pub struct Store {
     connection: Connection,
+    /// The whole server, where transactions go through the protocol's bytes and not straight to the engine.
+    server: Option<Engine>,
     rewrites: Rewrites,
     rewritten: std::cell::RefCell<BTreeMap<usize, String>>,
     /// Which rewrites found their text at least once.
@@ -64,7 +75,27 @@ impl Store {
     /// A fresh database with all migrations, some of their text replaced.
     pub fn open(schema: Rewrites, rewrites: Rewrites) -> Self {
         let connection = Connection::open_in_memory().expect("the embedded engine opens");
+        Self::with(connection, None, schema, rewrites)
+    }
+
+    /// The same behind the development database's own server: every transaction is written and read as Hrana.
+    pub fn open_behind_the_server() -> Self {
+        let clock = Arc::new(HandClock::new(Millis::new(START_MS)));
+        let engine = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime to open with")
+            .block_on(Engine::open(None, clock))
+            .expect("the server opens");
+        let connection = Connection::open(engine.file()).expect("the server's file opens");
+        Self::with(connection, Some(engine), &[], &[])
+    }
+
+    fn with(connection: Connection, server: Option<Engine>, schema: Rewrites, rewrites: Rewrites) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        // Plans do not depend on the values that are bound, so that they are made once.
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .expect("a setting of the engine");
         connection
             .execute_batch("PRAGMA foreign_keys = OFF")
             .expect("a setting of the engine");
@@ -85,6 +116,7 @@ impl Store {
         }
         Self {
             connection,
+            server,
             rewrites,
             rewritten: Default::default(),
             hits: std::cell::RefCell::new(vec![false; rewrites.len()]),
@@ -123,6 +155,12 @@ impl Store {
 
     /// Runs one transaction as the server does: every statement or none.
     pub fn execute(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
+        if let Some(server) = &self.server {
+            let request = transaction_request(transaction);
+            let answer = server.pipeline(Version::Hrana3, request.as_bytes());
+            assert_eq!(answer.status, 200, "the server answers");
+            return read_answer(&answer.body, transaction.statements.len()).outcome;
+        }
         let begin = match transaction.mode {
             Mode::Write => "BEGIN IMMEDIATE",
             Mode::Read => "BEGIN DEFERRED",

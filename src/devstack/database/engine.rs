@@ -114,6 +114,11 @@ impl Engine {
         })
     }
 
+    /// The database's file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Answers `POST /v2/pipeline` and `POST /v3/pipeline`.
     pub fn pipeline(&self, version: Version, body: &[u8]) -> Answer {
         match decode(body) {

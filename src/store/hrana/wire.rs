@@ -208,7 +208,9 @@ pub(super) fn read_sequence(body: &[u8]) -> (Result<(), WireError>, Option<Leake
         base_url: answer.base_url,
     });
     let outcome = match answer.results.into_iter().next() {
-        Some(StreamResult::Ok { .. }) => Ok(()),
+        // The one proof that the script ran to its end, its COMMIT included.
+        Some(StreamResult::Ok { response }) if response.get("type").is_some_and(|kind| kind == "sequence") => Ok(()),
+        Some(StreamResult::Ok { .. }) => Err(ambiguous()),
         Some(StreamResult::Error { error }) if error.is_lost_lock() => Err(WireError::BeginBusy),
         Some(StreamResult::Error { error }) if error.starts_with("STREAM_") => Err(ambiguous()),
         Some(StreamResult::Error { error }) if error.starts_with("SQLITE_CONSTRAINT") => {
@@ -260,14 +262,29 @@ fn first_failure(batch: &BatchResult, count: usize) -> WireError {
         None if error.is_lost_lock() => WireError::BeginBusy,
         None => WireError::Database(DatabaseError::Failed { statement: count }),
         Some(_) if error.is_lost_lock() => WireError::Aborted,
-        Some(statement) if statement >= count => {
-            // COMMIT itself failed; deferred constraints do that, and ROLLBACK follows.
-            WireError::Database(DatabaseError::Constraint { statement: count })
-        }
+        Some(statement) if statement >= count => commit_failure(batch, count, error),
         Some(statement) if error.starts_with("SQLITE_CONSTRAINT") => {
             WireError::Database(DatabaseError::Constraint { statement })
         }
         Some(statement) => WireError::Database(DatabaseError::Failed { statement }),
+    }
+}
+
+/// What it means that nothing failed before COMMIT. A deferred constraint refuses it for certain. Another failure may
+/// come after the commit (a lost connection to the primary, an error of the disk), unless ROLLBACK found the
+/// transaction still open.
+fn commit_failure(batch: &BatchResult, count: usize, error: &StepError) -> WireError {
+    let failed = |step: usize| matches!(batch.step_errors.get(step), Some(Some(_)));
+    let rolled_back = matches!(batch.step_results.get(count.saturating_add(2)), Some(Some(_)));
+    if !failed(count.saturating_add(1)) {
+        // ROLLBACK alone has an error: the answer does not say what became of COMMIT.
+        ambiguous()
+    } else if error.starts_with("SQLITE_CONSTRAINT") {
+        WireError::Database(DatabaseError::Constraint { statement: count })
+    } else if rolled_back {
+        WireError::Database(DatabaseError::Failed { statement: count })
+    } else {
+        ambiguous()
     }
 }
 

@@ -28,13 +28,13 @@ impl Oracle {
         }
     }
 
-    /// An invocation decided to forget a message. What counts is how the row stood when it last wrote: whatever others
-    /// do to the row after that is theirs.
-    pub fn acknowledged(&self, who: Who, now: i64, body: &str, store: &Store) {
+    /// An invocation decided to forget a message. What counts is how the row stood after one of its own writes:
+    /// whatever others do to the row after that is theirs.
+    pub fn acknowledged(&self, who: Who, body: &str, store: &Store) {
         let mut state = self.inner.borrow_mut();
         let state = &mut *state;
         state.report.checked(Invariant::I11);
-        let Some(seen) = state.seen.get(&who.invocation).cloned() else {
+        let Some(free) = state.seen.get(&who.invocation) else {
             state.broken(
                 Invariant::I11,
                 "a message is forgotten, and nothing was written".to_owned(),
@@ -43,25 +43,18 @@ impl Oracle {
         };
         let row = Envelope::read(Some(body))
             .ok()
-            .and_then(|envelope| seen.get(&envelope.outbox_id).cloned());
+            .and_then(|envelope| state.rows.get(&envelope.outbox_id));
         match row {
             None if store.one_number("SELECT count(*) FROM parking WHERE body = ?1", body) == 0 => {
-                state.broken(
-                    Invariant::I11,
-                    "a message that nobody understood is forgotten, and was not parked".to_owned(),
-                );
+                let what = "a message that nobody understood is forgotten, and was not parked".to_owned();
+                state.broken(Invariant::I11, what);
             }
-            None => {}
-            Some(row) => {
-                // The dead-letter queue gives a row that is being worked on to the relay, which knows the claim's end.
-                let main = who.role == Role::Consumer;
-                let alive =
-                    main && row.status == "processing" && row.expires_at.is_some_and(|end| now + who.skew < end);
-                if alive {
-                    let what = format!("the message of {} is forgotten while a claim of it is alive", row.id);
-                    state.broken(Invariant::I11, what);
-                }
+            // The dead-letter queue gives a row that is being worked on to the relay, which knows the claim's end.
+            Some(row) if who.role == Role::Consumer && !free.contains(&row.id) => {
+                let what = format!("the message of {} is forgotten while a claim of it is alive", row.id);
+                state.broken(Invariant::I11, what);
             }
+            None | Some(_) => {}
         }
     }
 }

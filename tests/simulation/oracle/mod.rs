@@ -95,8 +95,8 @@ struct State {
     suppressed: BTreeMap<String, u64>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,
-    /// The rows as they stood when an invocation last wrote.
-    seen: BTreeMap<u64, Rc<BTreeMap<String, OutboxRow>>>,
+    /// For each invocation the rows that stood without a live claim after one of its own writes: what it may forget.
+    seen: BTreeMap<u64, BTreeSet<String>>,
     attempts: BTreeMap<String, AttemptRow>,
     replayed: BTreeMap<String, String>,
     last_event: i64,

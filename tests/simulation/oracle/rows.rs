@@ -27,7 +27,11 @@ impl Oracle {
         let state = &mut *state;
         state.transactions += 1;
         let before = std::mem::replace(&mut state.rows, Rc::clone(&after));
-        state.seen.insert(who.invocation, Rc::clone(&after));
+        let free = after
+            .values()
+            .filter(|row| !is_claimed(row, now + who.skew))
+            .map(|row| row.id.clone());
+        state.seen.entry(who.invocation).or_default().extend(free);
         let attempts_before = std::mem::replace(&mut state.attempts, attempts);
         for (id, row) in after.iter() {
             match before.get(id) {
@@ -43,6 +47,11 @@ impl Oracle {
         state.attempts_changed(who, &attempts_before);
         state.replay(store, &after);
     }
+}
+
+/// Whether somebody holds the row, by this clock.
+fn is_claimed(row: &OutboxRow, now: i64) -> bool {
+    row.status == "processing" && row.expires_at.is_some_and(|end| now < end)
 }
 
 impl State {
@@ -171,6 +180,10 @@ impl State {
             }
             let from = event.from.as_deref().unwrap_or_default();
             self.report.arrow(arrows::name(from, &event.to));
+            if event.to == "suppressed" {
+                // A call that the suppression kept from being made.
+                self.report.checked(Invariant::I7);
+            }
             if !arrows::is_legal(from, &event.to, &event.cause) {
                 let what = format!(
                     "{} went from {from:?} to {} ({})",
