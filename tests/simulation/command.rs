@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use super::lane::Lane;
 use super::planted::Planted;
 use super::{checks, finds, planted, runner, same, seeds};
 
@@ -28,9 +29,21 @@ enum Mode {
     Finds,
     /// Runs some seeds several times and compares their traces.
     Same(RangeWords),
+    /// Hunts every planted bug, or those whose name contains a text.
+    Planted(PlantedWords),
     /// Prints one number for everything that some seeds did.
     #[command(hide = true)]
     Digest(RangeWords),
+}
+
+#[derive(Debug, Args)]
+struct PlantedWords {
+    /// Seeds that one bug may take until it shows itself.
+    #[arg(long, default_value_t = 300)]
+    seeds: u64,
+    /// A part of the bugs' names.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    only: String,
 }
 
 #[derive(Debug, Args)]
@@ -74,41 +87,44 @@ pub struct SeedWords {
     /// With this bug put in on purpose: to see how a violation looks.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "keep"], value_parser = planted_bug)]
     pub planted: Option<&'static Planted>,
+    /// Sends every transaction through the development database's own server, as bytes.
+    #[arg(long, conflicts_with_all = ["resume", "planted"])]
+    pub behind_the_server: bool,
     /// How many threads; as a rule as many as there are cores.
     #[arg(long, default_value_t = runner::threads(), hide_default_value = true)]
     pub threads: usize,
 }
 
 impl SeedWords {
-    /// The program that runs.
-    pub fn program(&self) -> &'static Planted {
-        self.planted.unwrap_or(&planted::NOTHING)
+    /// A place to run in as the words say.
+    pub fn lane(&self) -> Lane {
+        let lane = Lane::new(self.planted.unwrap_or(&planted::NOTHING));
+        if self.behind_the_server {
+            lane.behind_the_server()
+        } else {
+            lane
+        }
     }
 
     /// What a person adds to a command that is to run the same program.
     pub fn suffix(&self) -> String {
-        self.planted
-            .map(|bug| format!(" --planted {:?}", bug.name))
-            .unwrap_or_default()
+        let bug = self.planted.map(|bug| format!(" --planted {:?}", bug.name));
+        let server = self.behind_the_server.then(|| " --behind-the-server".to_owned());
+        bug.into_iter().chain(server).collect()
     }
 }
 
-/// Bugs that can be put in by name.
-const BUGS: &[&Planted] = &[&super::shrink::FORGETS, &super::shrink::PANICS];
-
+/// A bug that can be put in, by its name.
 fn planted_bug(name: &str) -> Result<&'static Planted, String> {
-    let names = || {
-        BUGS.iter()
-            .map(|bug| format!("{:?}", bug.name))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let found = BUGS.iter().copied().find(|bug| bug.name == name);
-    found.ok_or_else(|| format!("there are {}", names()))
+    let mut bugs = planted::all();
+    bugs.extend([&super::shrink::FORGETS, &super::shrink::PANICS]);
+    let names: Vec<&str> = bugs.iter().map(|bug| bug.name).collect();
+    let found = bugs.iter().copied().find(|bug| bug.name == name);
+    found.ok_or_else(|| format!("there are:\n  {}", names.join("\n  ")))
 }
 
 /// The words that begin a mode; with anything else, this is a test binary among others.
-const MODES: [&str; 6] = ["seeds", "finds", "same", "digest", "--help", "help"];
+const MODES: [&str; 7] = ["seeds", "finds", "same", "planted", "digest", "--help", "help"];
 
 /// What the arguments ask for: a mode, or the checks with these filters.
 fn understood(mut words: Vec<String>) -> Result<Result<Words, Vec<String>>, clap::Error> {
@@ -145,6 +161,7 @@ pub fn main() -> ExitCode {
         Mode::Seeds(words) => seeds::run(&words),
         Mode::Finds => code(replay()),
         Mode::Same(RangeWords { from, seeds }) => code(compare(from, seeds)),
+        Mode::Planted(words) => code(hunt(&words)),
         Mode::Digest(RangeWords { from, seeds }) => {
             println!("{}", same::digest(from..from + seeds));
             ExitCode::SUCCESS
@@ -163,6 +180,16 @@ fn replay() -> bool {
     }
     println!("{count} finds run again, {} of them wrong", wrong.len());
     wrong.is_empty()
+}
+
+fn hunt(words: &PlantedWords) -> bool {
+    let lines = planted::run_all(words.seeds, &words.only);
+    let caught = lines.iter().filter(|line| line.caught).count();
+    for line in &lines {
+        println!("{line}");
+    }
+    println!("{} planted bugs, {caught} caught", lines.len());
+    caught == lines.len() && caught > 0
 }
 
 fn compare(from: u64, seeds: u64) -> bool {

@@ -91,7 +91,7 @@ pub const QUEUE: [&str; 6] = [
 ];
 
 /// What else goes wrong.
-pub const OTHERS: [&str; 11] = [
+pub const OTHERS: [&str; 13] = [
     "death: at an await",
     "death: of an instance with all it does",
     "schedule: tick skipped",
@@ -103,6 +103,8 @@ pub const OTHERS: [&str; 11] = [
     "outage: database",
     "outage: provider",
     "outage: queue",
+    "worker: not run for a while",
+    "death: of everybody who touches one row",
 ];
 
 /// Every fault's name.
@@ -127,6 +129,8 @@ pub struct Mix {
     pub instance_deaths: u32,
     pub skip_permille: u32,
     pub overlap_permille: u32,
+    /// Requests to the database around which the worker is not run for a while.
+    pub freeze_permille: u32,
     /// While it lasts, nothing reaches the database, every call meets the same fault, the queue takes nothing.
     pub database_outage: Option<Outage>,
     pub provider_outage: Option<(Outage, (FaultKind, &'static str))>,
@@ -192,6 +196,9 @@ impl Mix {
         }
         if choices.chance(setting, 80) {
             mix.queue_outage = Some(Outage::draw(choices));
+        }
+        if choices.chance(setting, 200) {
+            mix.freeze_permille = choices.one(setting, &[20, 60]);
         }
         mix
     }

@@ -99,21 +99,39 @@ fn listen() {
 pub struct Lane {
     store: Option<Rc<Store>>,
     planted: &'static Planted,
+    behind_the_server: bool,
 }
 
 impl Lane {
     pub fn new(planted: &'static Planted) -> Self {
         listen();
-        Self { store: None, planted }
+        Self {
+            store: None,
+            planted,
+            behind_the_server: false,
+        }
+    }
+
+    /// The same, with every transaction going through the development database's own server.
+    pub fn behind_the_server(self) -> Self {
+        Self {
+            behind_the_server: true,
+            ..self
+        }
+    }
+
+    fn open(&self) -> Store {
+        if self.behind_the_server {
+            Store::open_behind_the_server()
+        } else {
+            Store::open(self.planted.schema, self.planted.sql)
+        }
     }
 
     /// Runs what the choices say.
     pub fn run(&mut self, choices: Choices, keep_trace: bool) -> Ran {
         let planted = self.planted;
-        let store = self
-            .store
-            .take()
-            .unwrap_or_else(|| Rc::new(Store::open(planted.schema, planted.sql)));
+        let store = self.store.take().unwrap_or_else(|| Rc::new(self.open()));
         let made = choices.clone();
         WATCHED.set(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| run::run(choices, &store, planted, keep_trace)));

@@ -19,7 +19,7 @@ use sealpost::store::hrana::{Exchange, Repeating, WireError};
 use super::choices::{SplitMix, Subject};
 use super::faults::{DatabaseFault, OTHERS};
 use super::oracle::{CallId, Role, Who};
-use super::setting::{Program, START_MS};
+use super::setting::{Poison, Profile, Program, START_MS};
 use super::sim::{Instance, Sim};
 
 /// One run of one handler.
@@ -52,7 +52,14 @@ impl Worker {
             timeout: ms(config.timing.database_timeout),
         };
         Self {
-            database: super::planted::Database::new(Repeating::over(exchange, clock.clone()), sim.planted),
+            database: super::planted::Database::new(
+                Repeating::over(exchange, clock.clone()),
+                sim.planted,
+                SimBroker {
+                    sim: Rc::clone(sim),
+                    who,
+                },
+            ),
             mailer: SimMailer {
                 sim: Rc::clone(sim),
                 who,
@@ -188,6 +195,22 @@ impl SimDatabase {
         Some(fault)
     }
 
+    /// For how long the worker is not run, before its request or after the answer. A call to the provider is never
+    /// stretched so: its time limit is the client's, and the claim is measured by it.
+    fn frozen(&self) -> Option<(i64, bool)> {
+        let mix = self.sim.mix()?;
+        let choices = &self.sim.choices;
+        if mix.freeze_permille == 0 || !choices.chance(Subject::Database, mix.freeze_permille) {
+            return None;
+        }
+        self.sim.counted(OTHERS[11]);
+        let longest = choices.one(Subject::Database, &[20_000, 120_000, 600_000]);
+        let ms = i64::from(choices.below(Subject::Database, longest));
+        self.sim
+            .note(|| format!("#{} is not run for {ms} ms", self.who.invocation));
+        Some((ms, choices.chance(Subject::Database, 500)))
+    }
+
     fn execute(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         execute(&self.sim, self.who, transaction)
     }
@@ -235,13 +258,41 @@ fn outcome(result: &Result<Vec<Rows>, WireError>) -> String {
     }
 }
 
+/// Whether a transaction freezes the bytes of the row that kills.
+fn seals(transaction: &Transaction, poison: &Poison) -> bool {
+    !poison.by_call
+        && transaction.statements.iter().any(|statement| {
+            let mut texts = statement.args.iter().filter_map(|arg| match arg {
+                libsql::Value::Text(text) => Some(text),
+                libsql::Value::Null | libsql::Value::Integer(_) | libsql::Value::Real(_) | libsql::Value::Blob(_) => {
+                    None
+                }
+            });
+            statement.sql.starts_with("INSERT INTO seals") && texts.any(|text| text.contains(&poison.to))
+        })
+}
+
 impl Exchange for SimDatabase {
     /// Two awaits: who dies at the first never reached the server, who dies at the second never read its answer.
     async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         const AMBIGUOUS: WireError = WireError::Database(DatabaseError::Ambiguous);
         let sim = &self.sim;
         let fault = self.fault();
-        let (there, back) = (sim.latency(), sim.latency());
+        let (mut there, mut back) = (sim.latency(), sim.latency());
+        match self.frozen() {
+            Some((ms, true)) => there += ms,
+            Some((ms, false)) => back += ms,
+            None => {}
+        }
+        if self.who.role == Role::Consumer
+            && sim
+                .setting
+                .poison
+                .as_ref()
+                .is_some_and(|poison| seals(transaction, poison))
+        {
+            sim.die_of_it(self.who).await;
+        }
         if let Some(fault) = fault {
             sim.note(|| format!("#{} {}", self.who.invocation, fault.name()));
         }
@@ -288,10 +339,23 @@ pub struct SimBroker {
     who: Who,
 }
 
+impl SimBroker {
+    /// The time of the one who sends, in ms.
+    pub fn now(&self) -> i64 {
+        self.sim.now() + self.who.skew
+    }
+}
+
 impl Broker for SimBroker {
     async fn send_batch(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError> {
+        (self.sim.planted.broker)(self.send(messages).await)
+    }
+}
+
+impl SimBroker {
+    async fn send(&self, messages: Vec<QueueMessage>) -> Result<(), BrokerError> {
         let sim = &self.sim;
-        let messages = (sim.planted.publish)(messages);
+        let messages = (sim.planted.publish)(sim, messages);
         let chance = |at: usize| {
             sim.mix()
                 .is_some_and(|mix| sim.choices.chance(Subject::Queue, mix.queue_permille[at]))
@@ -400,6 +464,20 @@ impl SimMailer {
         Some((fault, name))
     }
 
+    async fn call(&self, key: &str, body: &str) -> MailAnswer {
+        let sim = &self.sim;
+        let call = sim.oracle.call_begins(self.who, sim.now(), key, body, &self.scope);
+        sim.note(|| format!("#{} calls with {} bytes", self.who.invocation, body.len()));
+        let answer = self.exchange(call, key, body).await;
+        sim.note(|| match &answer {
+            MailAnswer::Response { status, .. } => format!("#{} is answered {status}", self.who.invocation),
+            MailAnswer::TimedOut => format!("#{} waits in vain", self.who.invocation),
+            MailAnswer::Disconnected => format!("#{} is cut off", self.who.invocation),
+        });
+        sim.oracle.call_ends(call, &answer);
+        answer
+    }
+
     async fn exchange(&self, call: CallId, key: &str, body: &str) -> MailAnswer {
         let sim = &self.sim;
         let began = sim.now();
@@ -419,7 +497,8 @@ impl SimMailer {
             let request = Call {
                 authorization: Some("Bearer re_test"),
                 user_agent: Some("sealpost-simulation"),
-                idempotency_key: Some(key),
+                // A provider without a window keeps no keys: it takes whatever comes for a new mail.
+                idempotency_key: (sim.setting.profile != Profile::WindowZero).then_some(key),
                 body: body.as_bytes(),
             };
             let arrival = model.arrive(Millis::new(sim.now()), &request);
@@ -499,15 +578,14 @@ impl Mailer for SimMailer {
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer {
         let sim = &self.sim;
         let (key, body) = (sim.planted.request)(request.idempotency_key, request.body, self.who.invocation);
-        let call = sim.oracle.call_begins(self.who, sim.now(), &key, &body, &self.scope);
-        sim.note(|| format!("#{} calls with {} bytes", self.who.invocation, body.len()));
-        let answer = self.exchange(call, &key, &body).await;
-        sim.note(|| match &answer {
-            MailAnswer::Response { status, .. } => format!("#{} is answered {status}", self.who.invocation),
-            MailAnswer::TimedOut => format!("#{} waits in vain", self.who.invocation),
-            MailAnswer::Disconnected => format!("#{} is cut off", self.who.invocation),
-        });
-        sim.oracle.call_ends(call, &answer);
+        let poison = sim.setting.poison.as_ref();
+        if poison.is_some_and(|poison| poison.by_call && body.contains(&poison.to)) {
+            sim.die_of_it(self.who).await;
+        }
+        let mut answer = self.call(&key, &body).await;
+        if sim.planted.calls_again && answer == MailAnswer::Disconnected {
+            answer = self.call(&key, &body).await;
+        }
         (sim.planted.answer)(answer)
     }
 }

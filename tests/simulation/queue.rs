@@ -146,6 +146,9 @@ impl Queue {
                 &world.main
             };
             queue.consumers.set(queue.consumers.get() - 1);
+            if world.planted.acknowledges_first {
+                return;
+            }
             for message in messages {
                 let wait = VISIBLE_AFTER_MS + i64::from(world.choices.below(Subject::Queue, 60_000));
                 queue.again(&world, message, wait);

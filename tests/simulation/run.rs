@@ -15,6 +15,8 @@ use super::setting::{HELD_FAMILY, Program, Setting};
 use super::sim::Sim;
 use super::store::Store;
 
+/// Says that a run did not end by itself.
+pub const NEVER_ENDS: &str = "the run never ends";
 /// Steps of one run; more means that something runs in circles.
 const STEPS_MAX: u64 = 400_000;
 /// Rounds of the quiet time; each moves to the next row that is due.
@@ -51,16 +53,21 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
 
 /// Runs everything that happens before a time.
 pub fn run_until(sim: &Rc<Sim>, end: i64) {
-    while sim.kernel.next_at().is_some_and(|at| at <= end) && !runs_in_circles(sim) {
+    while sim.kernel.next_at().is_some_and(|at| at <= end) && !runs_in_circles(sim) && !is_caught(sim) {
         sim.kernel.step();
     }
     sim.kernel.skip_to(end);
 }
 
+/// A planted bug that showed itself: the rest of the run adds nothing.
+fn is_caught(sim: &Sim) -> bool {
+    sim.planted.is_planted() && sim.oracle.has_broken(sim.planted.breaks)
+}
+
 fn runs_in_circles(sim: &Rc<Sim>) -> bool {
     let circles = sim.kernel.steps() > STEPS_MAX;
     if circles {
-        sim.oracle.violation(Invariant::I1, "the run never ends".to_owned());
+        sim.oracle.violation(Invariant::I1, NEVER_ENDS.to_owned());
     }
     circles
 }
@@ -93,11 +100,12 @@ pub fn settle(sim: &Rc<Sim>) {
         if let Some(due) = due.filter(|due| *due > sim.now() + 2 * schedule::TICK_MS && idle) {
             run_until(sim, due);
         }
-        if sim.kernel.steps() > STEPS_MAX {
+        if sim.kernel.steps() > STEPS_MAX || is_caught(sim) {
             break;
         }
     }
-    sim.oracle.end(&BTreeSet::new());
+    let poison = sim.setting.poison.as_ref().map(|poison| poison.to.as_str());
+    sim.oracle.end(&BTreeSet::new(), poison);
 }
 
 /// In the quiet time, a row whose time has come is looked at by one of the next ticks, whatever the other rows do.
@@ -105,6 +113,10 @@ fn nobody_is_late(sim: &Rc<Sim>) {
     let allowed = LATE_TICKS_MAX * schedule::TICK_MS;
     for row in sim.oracle.rows().values() {
         sim.oracle.report().checked(Invariant::I12);
+        // A row that cannot move harms nobody by waiting.
+        if ["held", "paused"].contains(&row.cause.as_str()) {
+            continue;
+        }
         if row.relay_at.is_some_and(|at| at + allowed < sim.now()) {
             let what = format!("{} is {} ({}), and nobody looks at it", row.id, row.status, row.cause);
             sim.oracle.violation(Invariant::I12, what);
@@ -152,6 +164,7 @@ fn finish(sim: &Rc<Sim>) -> Outcome {
     for body in sim.main.bodies().into_iter().chain(sim.dead.bodies()) {
         sim.oracle.public_text("a message", &body);
     }
+    sim.oracle.last_events(&sim.store);
     let violations = sim.oracle.violations();
     let mut report = sim.oracle.report().clone();
     report.seeds = 1;

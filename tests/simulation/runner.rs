@@ -8,7 +8,6 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use super::lane::{Broken, Lane};
-use super::planted::Planted;
 use super::report::Report;
 
 /// Seeds that a thread takes at a time: enough to be worth a message, few enough to stop soon.
@@ -49,7 +48,7 @@ pub fn threads() -> usize {
 pub fn run(
     seeds: Range<u64>,
     threads: usize,
-    planted: &'static Planted,
+    lane: impl Fn() -> Lane + Sync,
     stop: &AtomicBool,
     mut hear: impl FnMut(News),
 ) {
@@ -57,9 +56,9 @@ pub fn run(
     let (send, receive) = sync_channel::<Chunk>(WAITING_MAX);
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
-            let (send, next, end) = (send.clone(), &next, seeds.end);
+            let (send, lane, next, end) = (send.clone(), &lane, &next, seeds.end);
             scope.spawn(move || {
-                let mut lane = Lane::new(planted);
+                let mut lane = lane();
                 while !stop.load(Ordering::Relaxed) {
                     let from = next.fetch_add(CHUNK, Ordering::Relaxed);
                     if from >= end || send.send(chunk(&mut lane, from..end.min(from + CHUNK))).is_err() {
@@ -102,14 +101,20 @@ pub fn check_threads() {
     let never = AtomicBool::new(false);
     let all = |threads| {
         let (mut report, mut found, mut due) = (Report::default(), Vec::new(), 5);
-        run(5..40, threads, &super::shrink::PANICS, &never, |news| {
-            if let News::Done(chunk) = news {
-                assert_eq!(chunk.seeds.start, due, "in order and without a gap");
-                due = chunk.seeds.end;
-                report.add(&chunk.report);
-                found.extend(chunk.found);
-            }
-        });
+        run(
+            5..40,
+            threads,
+            || Lane::new(&super::shrink::PANICS),
+            &never,
+            |news| {
+                if let News::Done(chunk) = news {
+                    assert_eq!(chunk.seeds.start, due, "in order and without a gap");
+                    due = chunk.seeds.end;
+                    report.add(&chunk.report);
+                    found.extend(chunk.found);
+                }
+            },
+        );
         assert_eq!(due, 40);
         (report, found)
     };
@@ -123,12 +128,18 @@ pub fn check_threads() {
 pub fn check_stop() {
     let stop = AtomicBool::new(false);
     let mut due = 0;
-    run(0..1_000_000, 2, &super::planted::NOTHING, &stop, |news| {
-        if let News::Done(chunk) = news {
-            assert_eq!(chunk.seeds.start, due);
-            due = chunk.seeds.end;
-            stop.store(true, Ordering::Relaxed);
-        }
-    });
+    run(
+        0..1_000_000,
+        2,
+        || Lane::new(&super::planted::NOTHING),
+        &stop,
+        |news| {
+            if let News::Done(chunk) = news {
+                assert_eq!(chunk.seeds.start, due);
+                due = chunk.seeds.end;
+                stop.store(true, Ordering::Relaxed);
+            }
+        },
+    );
     assert!((CHUNK..1_000).contains(&due));
 }

@@ -1,5 +1,5 @@
 //! The same seed gives the same trace, byte for byte: in a used database and in a new one, on another thread, from its
-//! own tapes, and in another process.
+//! own tapes, behind the whole database server, and in another process.
 
 use std::ops::Range;
 use std::process::Command;
@@ -35,6 +35,7 @@ pub fn compare(seeds: Range<u64>) -> Result<(), String> {
         (run(all.clone()), other.join().expect("the other thread"))
     });
     let mut used = Lane::new(&NOTHING);
+    let mut server = Lane::new(&NOTHING).behind_the_server();
     for ((seed, first), second) in seeds.clone().zip(&first).zip(&second) {
         same(seed, "on another thread", first, second)?;
         // Backwards and twice: what a run leaves in its database must not matter.
@@ -43,6 +44,7 @@ pub fn compare(seeds: Range<u64>) -> Result<(), String> {
         same(seed, "after another run", first, &used.seed(seed, true))?;
         same(seed, "in a new database", first, &Lane::new(&NOTHING).seed(seed, true))?;
         same(seed, "from its tapes", first, &used.tapes(&first.tapes, true))?;
+        same(seed, "behind the whole server", first, &server.seed(seed, true))?;
         if used.seed(seed, false).lines != first.lines {
             return Err(format!("seed {seed} runs otherwise where nobody keeps its trace"));
         }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::command::SeedWords;
 use super::finds::{self, Find};
-use super::lane::{Kind, Lane, Ran};
+use super::lane::{Kind, Ran};
 use super::progress::Progress;
 use super::report::Report;
 use super::resume::Ledger;
@@ -144,24 +144,30 @@ fn go(
 ) -> Result<(), String> {
     let (mut listed, mut failed) = (0, Ok(()));
     let stop = stop::asked();
-    runner::run(seeds, words.threads, words.program(), stop, |news| {
-        if let News::Done(chunk) = news {
-            progress.add(chunk.report.seeds, chunk.report.violations);
-            for found in &chunk.found {
-                listed += 1;
-                if listed <= LISTED_MAX {
-                    say(found);
+    runner::run(
+        seeds,
+        words.threads,
+        || words.lane(),
+        stop,
+        |news| {
+            if let News::Done(chunk) = news {
+                progress.add(chunk.report.seeds, chunk.report.violations);
+                for found in &chunk.found {
+                    listed += 1;
+                    if listed <= LISTED_MAX {
+                        say(found);
+                    }
+                    if listed == LISTED_MAX {
+                        println!("more violations are counted and not shown");
+                    }
                 }
-                if listed == LISTED_MAX {
-                    println!("more violations are counted and not shown");
+                if failed.is_ok() {
+                    failed = take(chunk);
                 }
             }
-            if failed.is_ok() {
-                failed = take(chunk);
-            }
-        }
-        progress.tick();
-    });
+            progress.tick();
+        },
+    );
     failed
 }
 
@@ -198,7 +204,7 @@ fn conclude(total: &Total, words: &SeedWords, progress: &Progress) {
     for found in &total.found {
         if shrunk.len() < SHRUNK_MAX && !shrunk.contains(&found.broken.kind) && !total.interrupted {
             shrunk.push(found.broken.kind);
-            let mut lane = Lane::new(words.program());
+            let mut lane = words.lane();
             let ran = lane.seed(found.seed, false);
             show(
                 found.seed,
@@ -212,7 +218,7 @@ fn conclude(total: &Total, words: &SeedWords, progress: &Progress) {
 
 /// One seed: its trace, its shortest trace, its place among the finds.
 fn one(seed: u64, words: &SeedWords) -> Result<Total, String> {
-    let mut lane = Lane::new(words.program());
+    let mut lane = words.lane();
     let ran = lane.seed(seed, true);
     if words.trace {
         for line in &ran.trace {

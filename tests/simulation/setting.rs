@@ -57,7 +57,7 @@ pub enum Profile {
     WindowZero,
     /// The provider's pace, and the free plan's budget.
     Paced,
-    /// A window of two hours, so that it closes within a run.
+    /// A window of twenty minutes, half of it usable, so that it closes within an outage.
     ShortWindow,
 }
 
@@ -95,7 +95,7 @@ impl Profile {
                 ("SUBREQUEST_BUDGET", "30"),
             ],
             Self::ShortWindow => &[
-                ("PROVIDER_WINDOW_MS", "7200000"),
+                ("PROVIDER_WINDOW_MS", "1200000"),
                 ("PROVIDER_WINDOW_MARGIN_MS", "600000"),
             ],
         }
@@ -221,6 +221,17 @@ pub struct Setting {
     pub crowd: u32,
     /// The versions that ran when faults stopped run on for a while.
     pub quiet_before_the_last: bool,
+    /// A row that kills whoever touches it.
+    pub poison: Option<Poison>,
+}
+
+/// A row that kills whoever touches it, for as long as there is one.
+#[derive(Clone, Debug)]
+pub struct Poison {
+    /// Its address.
+    pub to: String,
+    /// It kills with the call, and not already when it is sealed.
+    pub by_call: bool,
 }
 
 impl Setting {
@@ -246,7 +257,13 @@ impl Setting {
             .map(|skew| if skewed { skew } else { 0 })
             .collect();
         let crowd = if choices.chance(about, 4) { CROWD } else { 0 };
+        let facts: Vec<Fact> = facts;
+        let poison = choices.chance(about, 60).then(|| Poison {
+            to: facts[0].to.clone(),
+            by_call: choices.chance(about, 500),
+        });
         Self {
+            poison,
             crowd,
             quiet_before_the_last: choices.chance(about, 150) || crowd > 0,
             profile,

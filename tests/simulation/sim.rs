@@ -125,6 +125,14 @@ impl Sim {
         mix(self.randomness.get())
     }
 
+    /// Ends the task that runs: it touched the row that kills.
+    pub async fn die_of_it(&self, who: Who) {
+        self.counted(super::faults::OTHERS[12]);
+        self.note(|| format!("#{} touches the row that kills", who.invocation));
+        self.kernel.kill(self.kernel.current());
+        self.kernel.sleep(0).await;
+    }
+
     /// Some time, short as a rule, in ms.
     pub fn latency(&self) -> i64 {
         let ms = 1 + i64::from(self.choices.below(Subject::Latency, 30));

@@ -143,6 +143,12 @@ impl Oracle {
         self.inner.borrow().violations.clone()
     }
 
+    /// Whether a promise was broken so far.
+    pub fn has_broken(&self, invariant: Invariant) -> bool {
+        let state = self.inner.borrow();
+        state.violations.iter().any(|known| known.invariant == invariant)
+    }
+
     pub fn violation(&self, invariant: Invariant, what: String) {
         self.inner.borrow_mut().broken(invariant, what);
     }
@@ -206,7 +212,7 @@ impl Oracle {
     }
 
     /// At the end, when faults have stopped and time has run on.
-    pub fn end(&self, held: &BTreeSet<String>) {
+    pub fn end(&self, held: &BTreeSet<String>, poison: Option<&str>) {
         let mut state = self.inner.borrow_mut();
         let rows: Vec<OutboxRow> = state.rows.values().cloned().collect();
         for row in rows {
@@ -218,6 +224,11 @@ impl Oracle {
                     row.id, row.status, row.cause
                 );
                 state.broken(Invariant::I1, what);
+                let kills = poison.is_some_and(|to| state.is_for(&row.id, to));
+                if poison.is_some() && !kills {
+                    let what = format!("{} is still {} beside a row that kills its workers", row.id, row.status);
+                    state.broken(Invariant::I12, what);
+                }
             }
         }
         let lost: Vec<String> = state
@@ -243,6 +254,12 @@ impl State {
             crate::trace::Trace::newest().broken(invariant, &what);
             self.violations.push(Violation { invariant, what });
         }
+    }
+
+    /// Whether a row is for this address.
+    fn is_for(&self, id: &str, to: &str) -> bool {
+        let fact = self.fact_of.get(id).and_then(|fact| self.facts.get(fact));
+        fact.is_some_and(|truth| truth.to == to)
     }
 
     /// Calls under a key that may have been accepted, as far as a worker can know or the provider did.

@@ -36,7 +36,10 @@ impl Oracle {
         for (id, row) in after.iter() {
             match before.get(id) {
                 Some(old) if old == row => {}
-                Some(old) => state.moved(who, now, old, row),
+                Some(old) => {
+                    state.moved(who, now, old, row);
+                    state.put_aside(old, row, store);
+                }
                 None => state.recorded(row, store),
             }
         }
@@ -52,6 +55,33 @@ impl Oracle {
 /// Whether somebody holds the row, by this clock.
 fn is_claimed(row: &OutboxRow, now: i64) -> bool {
     row.status == "processing" && row.expires_at.is_some_and(|end| now < end)
+}
+
+impl Oracle {
+    /// What retention leaves of the event log still ends where each row stands.
+    pub fn last_events(&self, store: &Store) {
+        let mut last = BTreeMap::new();
+        for event in store
+            .events(0)
+            .into_iter()
+            .filter(|event| event.cause != "duplicate_seen")
+        {
+            last.insert(event.outbox_id, event.to);
+        }
+        let mut state = self.inner.borrow_mut();
+        let rows = Rc::clone(&state.rows);
+        for (id, row) in rows.iter() {
+            state.report.checked(Invariant::I10);
+            if last.get(id) != Some(&row.status) {
+                let what = format!(
+                    "{id} is {}, and the log that is kept ends at {:?}",
+                    row.status,
+                    last.get(id)
+                );
+                state.broken(Invariant::I10, what);
+            }
+        }
+    }
 }
 
 impl State {
@@ -100,6 +130,22 @@ impl State {
         }
         if old.sha256.is_some() && old.sha256 != row.sha256 {
             self.broken(Invariant::I5, format!("{} was sealed again", row.id));
+        }
+    }
+
+    /// A row is only put aside for a pause or a hold of its own.
+    fn put_aside(&mut self, old: &OutboxRow, row: &OutboxRow, store: &Store) {
+        if row.status != "retry" || (old.cause == row.cause && old.next_attempt_at == row.next_attempt_at) {
+            return;
+        }
+        let own = match row.cause.as_str() {
+            "paused" => store.one_number("SELECT count(*) FROM pauses WHERE scope IN ('*', ?1)", &row.family) > 0,
+            "held" => row.family == crate::setting::HELD_FAMILY,
+            _ => return,
+        };
+        self.report.checked(Invariant::I12);
+        if !own {
+            self.broken(Invariant::I12, format!("{} is {} for others", row.id, row.cause));
         }
     }
 
