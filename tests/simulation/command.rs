@@ -33,7 +33,12 @@ enum Mode {
     Planted(PlantedWords),
     /// Prints one number for everything that some seeds did.
     #[command(hide = true)]
-    Digest(RangeWords),
+    Digest {
+        #[command(flatten)]
+        range: RangeWords,
+        #[arg(long)]
+        behind_the_server: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +119,15 @@ impl SeedWords {
     }
 }
 
+fn lane(planted: &'static Planted, behind_the_server: bool) -> Lane {
+    let lane = Lane::new(planted);
+    if behind_the_server {
+        lane.behind_the_server()
+    } else {
+        lane
+    }
+}
+
 /// A bug that can be put in, by its name.
 fn planted_bug(name: &str) -> Result<&'static Planted, String> {
     let mut bugs = planted::all();
@@ -162,8 +176,12 @@ pub fn main() -> ExitCode {
         Mode::Finds => code(replay()),
         Mode::Same(RangeWords { from, seeds }) => code(compare(from, seeds)),
         Mode::Planted(words) => code(hunt(&words)),
-        Mode::Digest(RangeWords { from, seeds }) => {
-            println!("{}", same::digest(from..from + seeds));
+        Mode::Digest {
+            range,
+            behind_the_server,
+        } => {
+            let lane = lane(&planted::NOTHING, behind_the_server);
+            println!("{}", same::digest(range.from..range.from + range.seeds, lane));
             ExitCode::SUCCESS
         }
     }
