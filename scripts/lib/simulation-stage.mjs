@@ -18,7 +18,14 @@ const PARTS = [
   { name: 'seeds', words: ['seeds', '--seeds', String(SEEDS)] },
   { name: 'finds', words: ['finds'] },
   { name: 'same', words: ['same', '--seeds', String(SAME_SEEDS)] },
+  { name: 'planted', words: ['planted'], count: countPlanted },
 ];
+
+/** Adds up what the hunt for planted bugs says: a bug that nobody catches is a failed check. */
+export function countPlanted(output) {
+  const [, all, caught] = output.match(/^(\d+) planted bugs, (\d+) caught$/m) ?? [0, 0, 0];
+  return { passed: Number(caught), failed: Number(all) - Number(caught) };
+}
 
 /** The whole simulation: each part is a line with its last words and its time. */
 export function simulationStage() {

@@ -220,6 +220,7 @@ fn known(name: &str) -> &'static str {
 }
 
 /// A run that is stopped anywhere goes on there, counts what a single run counts, and never mixes commits.
+#[allow(clippy::single_range_in_vec_init, reason = "a list of ranges may have one")]
 pub fn check_resume() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut lane = super::lane::Lane::new(&super::shrink::FORGETS);

@@ -104,6 +104,7 @@ fn resumed(words: &SeedWords) -> Result<Total, String> {
         words.seeds
     );
     let mut progress = Progress::with_violations(count, "seeds");
+    ledger.total().1.iter().take(LISTED_MAX).for_each(say);
     let mut unsaved = 0;
     for range in left {
         go(range, words, &mut progress, |chunk| {
