@@ -42,20 +42,23 @@ async function runParts(parts) {
   const { program } = await buildSimulation();
   const env = await simulationEnv();
   const total = { passed: 0, failed: 0 };
+  const failures = [];
   for (const { name, words, count } of parts) {
-    let result;
+    let counts;
     try {
-      result = await piece(`simulation-${name}`, program, words, { env, count });
+      const result = await piece(`simulation-${name}`, program, words, { env, count });
+      counts = count?.(result.output) ?? { passed: 1, failed: 0 };
+      if (counts.passed === 0) throw new Failure(`the simulation's ${name} checked nothing`);
+      say(`  simulation ${name}: ${result.stdout.trim().split('\n').at(-1)} (${seconds(result.ms)})`);
     } catch (error) {
-      error.counts = { passed: total.passed + (error.counts?.passed ?? 0), failed: error.counts?.failed ?? 1 };
-      throw error;
+      if (!(error instanceof Failure)) throw error;
+      counts = error.counts ?? { passed: 0, failed: 1 };
+      failures.push(error.message);
+      say(`  simulation ${name}: FAILED`);
     }
-    const counts = count?.(result.output) ?? { passed: 1, failed: 0 };
-    if (counts.passed === 0) throw new Failure(`the simulation's ${name} checked nothing`);
     total.passed += counts.passed;
     total.failed += counts.failed;
-    const last = result.stdout.trim().split('\n').at(-1);
-    say(`  simulation ${name}: ${last} (${seconds(result.ms)})`);
   }
-  return total;
+  if (failures.length === 0) return total;
+  throw Object.assign(new Failure(failures.join('\n\n')), { counts: total });
 }

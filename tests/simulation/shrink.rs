@@ -89,7 +89,8 @@ pub fn shrink(lane: &mut Lane, tapes: &Tapes, kind: Kind, runs_max: u64) -> Opti
             break;
         }
     }
-    let ran = shrinker.lane.tapes(&shrinker.best, true);
+    let mut ran = shrinker.lane.tapes(&shrinker.best, true);
+    ran.tapes = trimmed(ran.tapes);
     let runs = shrinker.runs + 1;
     Some(Shrunk { ran, kind, runs })
 }
