@@ -5,7 +5,7 @@ import { stages } from './lib/stages.mjs';
 
 await main(async () => {
   const [option, value] = process.argv.slice(2);
-  if (option === undefined) return runGate(stages);
+  if (option === undefined) return runGate(stages.filter((stage) => stage.fast !== 'only'));
   if (option === '--fast') return runGate(stages.filter((stage) => stage.fast));
   const names = option === '--only' ? (value ?? '').split(',') : [];
   const unknown = names.filter((name) => !stages.some((stage) => stage.name === name));

@@ -10,6 +10,7 @@ import { pinnedNode, root, wasmTargetDir } from './paths.mjs';
 import { run, withoutProgress } from './run.mjs';
 import { ensureRust } from './rust.mjs';
 import { Failure } from './say.mjs';
+import { simulationStage, simulationShortStage } from './simulation-stage.mjs';
 import { WASM_TARGET, ensureWasmTarget } from './wasm-target.mjs';
 import { buildWorker, checkWorkerSize } from './worker-build.mjs';
 import { wranglerEnv, wranglerProgram } from './wrangler.mjs';
@@ -20,16 +21,18 @@ const ENVIRONMENTS = { '': 'sealpost-outbox', staging: 'sealpost-staging-outbox'
 /** How tests/clients/sqld.mjs ends where no real server can be had. */
 const UNAVAILABLE = 75;
 
-/** The whole gate. `fast: true` marks what `npm run check` runs. */
+/** The whole gate. `fast: true` marks what `npm run check` runs, and `fast: 'only'` what the whole gate does better. */
 export const stages = [
   { name: 'tools', fast: true, run: tools },
   { name: 'format', fast: true, needs: ['tools'], run: () => cargo('format', ['fmt', '--check']) },
-  { name: 'lints', fast: true, needs: ['tools'], run: () => cargo('lints', ['clippy', '--locked', '--features', 'cli', '--all-targets', '--', '-D', 'warnings']) },
+  { name: 'lints', fast: true, needs: ['tools'], run: lints },
   { name: 'lints-wasm', fast: true, needs: ['tools'], run: lintWasm },
   { name: 'docs', fast: true, needs: ['tools'], run: () => cargo('docs', ['doc', '--locked', '--no-deps', '--lib', '--features', 'cli'], { RUSTDOCFLAGS: '-D warnings' }) },
   { name: 'licences', fast: true, needs: ['tools'], run: checkLicences },
   { name: 'scripts', fast: true, needs: ['tools'], run: () => nodeTests('scripts') },
   { name: 'native', fast: true, needs: ['tools'], run: nativeTests },
+  { name: 'simulation-short', fast: 'only', needs: ['tools'], run: simulationShortStage },
+  { name: 'simulation', needs: ['tools'], run: simulationStage },
   { name: 'build', needs: ['tools'], run: build },
   { name: 'clients', needs: ['build'], run: () => nodeTests('clients') },
   { name: 'sqld', needs: ['native', 'build'], run: realServer },
@@ -44,6 +47,13 @@ async function tools() {
 
 async function cargo(name, args, env = {}) {
   await piece(name, 'cargo', args, { env });
+}
+
+async function lints() {
+  const clippy = (targets) => ['clippy', '--locked', '--features', 'cli', ...targets, '--', '-D', 'warnings'];
+  await cargo('lints', clippy(['--all-targets']));
+  // Built by name alone, because it has a profile of its own.
+  await cargo('lints-simulation', clippy(['--test', 'simulation']));
 }
 
 /** The Worker's own room exists on the Wasm target alone: the native lints never see it. */

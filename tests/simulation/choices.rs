@@ -4,6 +4,7 @@
 //! or an emptier tape is therefore a calmer run, and that is all the shrinker needs to know.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// What a decision is about. Each subject has a tape of its own, so that emptying one does not shift the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,19 @@ pub enum Subject {
     Latency,
 }
 
+/// All subjects, in the order of their tapes, by their names.
+pub const NAMES: [&str; SUBJECTS] = [
+    "setting",
+    "callers",
+    "database",
+    "provider",
+    "queue",
+    "schedule",
+    "deaths",
+    "operators",
+    "latency",
+];
+
 /// How many subjects there are.
 pub const SUBJECTS: usize = 9;
 
@@ -40,8 +54,9 @@ struct Track {
     taken: Vec<u32>,
 }
 
-/// The source of all decisions.
-pub struct Choices(RefCell<Vec<Track>>);
+/// The source of all decisions. A copy reads on from the same place: it knows what was decided when the run is gone.
+#[derive(Clone)]
+pub struct Choices(Rc<RefCell<Vec<Track>>>);
 
 impl Choices {
     /// Decisions drawn from a seed.
@@ -65,7 +80,7 @@ impl Choices {
             let taken = Vec::new();
             Track { random, given, taken }
         });
-        Self(RefCell::new(tracks.collect()))
+        Self(Rc::new(RefCell::new(tracks.collect())))
     }
 
     /// A number below `bound`.

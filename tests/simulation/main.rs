@@ -15,74 +15,35 @@
 )]
 
 mod callers;
+mod checks;
 mod choices;
+mod command;
 mod faults;
+mod finds;
 mod kernel;
+mod lane;
 mod oracle;
 mod planted;
 mod ports;
+mod progress;
 mod queue;
 mod report;
+mod resume;
 mod run;
+mod runner;
+mod same;
 mod schedule;
+mod seeds;
 mod setting;
+mod shrink;
 mod sim;
+mod stop;
 mod store;
 mod trace;
 
 #[path = "../paths/support/settings.rs"]
 mod settings;
 
-fn main() {
-    use std::rc::Rc;
-    if std::env::args().nth(1).as_deref() == Some("planted") {
-        planted();
-        return;
-    }
-    let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));
-    let trace = args.get(2) == Some(&1);
-    let store = Rc::new(if args.get(2) == Some(&9) {
-        store::Store::open_behind_the_server()
-    } else {
-        store::Store::open(&[], &[])
-    });
-    let mut total = report::Report::default();
-    let began = std::time::Instant::now();
-    for seed in from..from + seeds {
-        let outcome = run::run(choices::Choices::from_seed(seed), &store, &planted::NOTHING, trace);
-        total.add(&outcome.report);
-        for violation in outcome.violations.iter().take(3) {
-            println!("seed {seed}: {:?} {}", violation.invariant, violation.what);
-        }
-        for line in outcome.trace {
-            println!("{line}");
-        }
-    }
-    for line in total.lines() {
-        println!("{line}");
-    }
-    println!("zeros: {:?}", total.zeros());
-    println!(
-        "{} seeds, {} steps, {} violations, {:?}",
-        total.seeds,
-        total.steps,
-        total.violations,
-        began.elapsed()
-    );
-}
-
-/// `planted [SEEDS_MAX] [NAME]`: hunts the planted bugs, all of them or those whose name contains this.
-fn planted() {
-    let seeds_max = std::env::args().nth(2).and_then(|arg| arg.parse().ok()).unwrap_or(300);
-    let named = std::env::args().nth(3).unwrap_or_default();
-    let lines = planted::run_all(seeds_max, &named);
-    let caught = lines.iter().filter(|line| line.caught).count();
-    for line in &lines {
-        println!("{line}");
-    }
-    println!("{} planted bugs, {caught} caught", lines.len());
-    if caught < lines.len() {
-        std::process::exit(1);
-    }
+fn main() -> std::process::ExitCode {
+    command::main()
 }

@@ -74,7 +74,7 @@ pub const NOT_EXERCISED: &[&str] = &[
 ];
 
 /// Counts of one run or of many.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub seeds: u64,
     pub steps: u64,

@@ -48,7 +48,9 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     if sim.setting.after_life {
         after_life(&sim);
     }
-    finish(&sim)
+    let outcome = finish(&sim);
+    sim.kernel.end();
+    outcome
 }
 
 /// Runs everything that happens before a time.

@@ -79,7 +79,7 @@ impl Sim {
             })
             .collect();
         Rc::new(Self {
-            trace: Trace::new(keep_trace, START_MS),
+            trace: Trace::begin(keep_trace, START_MS),
             main: Queue::new("main", setting.max_retries),
             dead: Queue::new("dead letters", 100),
             kernel,

@@ -258,6 +258,7 @@ impl State {
             .iter()
             .any(|known| known.invariant == invariant && known.what == what)
         {
+            crate::trace::Trace::newest().broken(invariant, &what);
             self.violations.push(Violation { invariant, what });
         }
     }

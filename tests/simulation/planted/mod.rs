@@ -109,6 +109,12 @@ pub fn all() -> Vec<&'static Planted> {
     all
 }
 
+impl std::fmt::Debug for Planted {
+    fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(text, "Planted({})", self.name)
+    }
+}
+
 impl Planted {
     /// Whether it is a bug at all.
     pub fn is_planted(&self) -> bool {
