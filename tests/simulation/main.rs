@@ -16,6 +16,7 @@
 
 mod callers;
 mod choices;
+mod exhaustive;
 mod faults;
 mod kernel;
 mod oracle;
@@ -25,8 +26,10 @@ mod queue;
 mod report;
 mod run;
 mod schedule;
+mod script;
 mod setting;
 mod sim;
+mod stage;
 mod store;
 mod trace;
 
@@ -35,6 +38,9 @@ mod settings;
 
 fn main() {
     use std::rc::Rc;
+    if std::env::args().nth(1).as_deref() == Some("exhaustive") {
+        std::process::exit(exhaustive::main(std::env::args().nth(2).as_deref()));
+    }
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));
     let trace = args.get(2).is_some();
