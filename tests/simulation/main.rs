@@ -18,6 +18,7 @@ mod callers;
 mod choices;
 mod exhaustive;
 mod faults;
+mod interleave;
 mod kernel;
 mod oracle;
 mod planted;
@@ -40,6 +41,13 @@ fn main() {
     use std::rc::Rc;
     if std::env::args().nth(1).as_deref() == Some("exhaustive") {
         std::process::exit(exhaustive::main(std::env::args().nth(2).as_deref()));
+    }
+    if std::env::args().nth(1).as_deref() == Some("interleavings") {
+        let args: Vec<String> = std::env::args().skip(2).collect();
+        std::process::exit(match args.as_slice() {
+            [name, grain, answer, decisions] => interleave::repeat(name, grain, answer, decisions),
+            _ => interleave::main(args.first().map(String::as_str)),
+        });
     }
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));

@@ -53,6 +53,10 @@ pub enum Injection {
     ProviderLate(i64),
     QueueRefuses,
     QueueStoresAndRefuses,
+    /// Before it takes effect the machine stands still, for so many ms.
+    StandstillBefore(i64),
+    /// The same before its answer is read.
+    StandstillAfter(i64),
 }
 
 impl Injection {
@@ -66,6 +70,8 @@ impl Injection {
             Self::Provider(_, name) => name.to_owned(),
             Self::ProviderLate(ms) => format!("provider: accepted {ms} ms after the client gave up"),
             Self::QueueRefuses => "queue: refused".to_owned(),
+            Self::StandstillBefore(ms) => format!("standstill of {ms} ms before it"),
+            Self::StandstillAfter(ms) => format!("standstill of {ms} ms after it"),
             Self::QueueStoresAndRefuses => "queue: stored, and answered with an error".to_owned(),
         }
     }
@@ -188,17 +194,26 @@ impl Scripted {
 
     /// The step is about to take effect.
     pub async fn before(self, sim: &Rc<Sim>) {
-        if self.0 == Some(Injection::DieBefore) {
-            die(sim).await;
+        match self.0 {
+            Some(Injection::DieBefore) => die(sim).await,
+            Some(Injection::StandstillBefore(ms)) => stand_still(sim, ms),
+            _ => {}
         }
     }
 
     /// The step took effect, and nobody has read its answer.
     pub async fn after(self, sim: &Rc<Sim>) {
-        if self.0 == Some(Injection::DieAfter) {
-            die(sim).await;
+        match self.0 {
+            Some(Injection::DieAfter) => die(sim).await,
+            Some(Injection::StandstillAfter(ms)) => stand_still(sim, ms),
+            _ => {}
         }
     }
+}
+
+fn stand_still(sim: &Sim, ms: i64) {
+    sim.note(|| format!("everything stands still for {} s", ms / 1_000));
+    sim.kernel.stand_still(ms);
 }
 
 async fn die(sim: &Rc<Sim>) {

@@ -19,6 +19,8 @@ use super::store::Store;
 /// How many steps after the first fault a second one may come, in the paths that have pairs: the rest of the
 /// invocation and the recovery's first steps.
 const PAIR_REACH: usize = 8;
+/// Past the end of every claim and reservation, in ms.
+const STANDSTILL_MS: i64 = 310_000;
 /// Violations that are printed for one path; more of them rarely say more.
 const SHOWN_MAX: usize = 3;
 
@@ -79,7 +81,12 @@ fn own_steps(path: &Path, taken: &[Taken]) -> Vec<usize> {
 
 /// Everything that can happen at a step.
 fn everything(io: Io) -> Vec<Injection> {
-    let deaths = [Injection::DieBefore, Injection::DieAfter];
+    let deaths = [
+        Injection::DieBefore,
+        Injection::DieAfter,
+        Injection::StandstillBefore(STANDSTILL_MS),
+        Injection::StandstillAfter(STANDSTILL_MS),
+    ];
     match io {
         Io::Database => deaths.into_iter().chain(of_the_database()).collect(),
         Io::Provider => deaths.into_iter().chain(of_the_provider()).collect(),
@@ -89,7 +96,7 @@ fn everything(io: Io) -> Vec<Injection> {
             .collect(),
         Io::Sleep => deaths.to_vec(),
         // After it nothing is left to die.
-        Io::Acknowledge => vec![Injection::DieBefore],
+        Io::Acknowledge => vec![Injection::DieBefore, Injection::StandstillBefore(STANDSTILL_MS)],
     }
 }
 
@@ -104,7 +111,12 @@ fn essentials(io: Io) -> Vec<Injection> {
             Injection::DatabaseOutage,
         ],
         Io::Provider => vec![Injection::DieBefore, Injection::DieAfter, LOST_ANSWER, UNAVAILABLE, REFUSED],
-        Io::Queue => everything(Io::Queue),
+        Io::Queue => vec![
+            Injection::DieBefore,
+            Injection::DieAfter,
+            Injection::QueueRefuses,
+            Injection::QueueStoresAndRefuses,
+        ],
         Io::Sleep | Io::Acknowledge => vec![Injection::DieBefore],
     }
 }

@@ -91,7 +91,7 @@ pub const ALL: &[Path] = &[
         },
         role: Role::Intake,
         invocations: 2,
-        at_least: &[(Io::Database, 4), (Io::Queue, 1)],
+        at_least: &[(Io::Database, 3), (Io::Queue, 1)],
         pairs: false,
     },
     Path {
