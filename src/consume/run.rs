@@ -11,7 +11,7 @@ use super::waves;
 use crate::config::timing::BATCH_MAX;
 use crate::config::{Config, PROVIDER};
 use crate::outbox::id::{attempt_id, claim_token};
-use crate::outbox::status::Status;
+use crate::outbox::status::{Standing, Status};
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, Field, Level, Log as _, World, random_number};
 use crate::store::claim::{ClaimRequest, Claimed, ClaimedRow, RowState, claim};
@@ -161,7 +161,6 @@ impl<W: World> Run<'_, W> {
         let plan = waves::plan(ready, self.world.clock().now(), &self.config.timing);
         let mut waves = plan.waves.into_iter();
         let mut not_opened = NotCalled::NoRoom;
-        let rejected: Vec<String> = unreadable.iter().map(|row| row.id.clone()).collect();
         for wave in waves.by_ref() {
             let opened = match self.open(claim, &wave, &unreadable, &before.settlements).await {
                 Ok(opened) => opened,
@@ -170,12 +169,9 @@ impl<W: World> Run<'_, W> {
                     break;
                 }
             };
-            for id in &rejected {
-                fates.insert(id.clone(), Fate::Decided(Decision::Acknowledge));
-            }
             unreadable.clear();
             self.note_settled(&opened.settled, &before.settlements, fates);
-            self.note_paced(&wave, &opened, fates);
+            self.note_unopened(&opened, fates);
             let calls = wave.iter().filter_map(|ready| {
                 let attempt = opened
                     .attempts
@@ -236,18 +232,28 @@ impl<W: World> Run<'_, W> {
         .await
     }
 
-    /// Rows without an attempt: the pace had no slot for them, or the claim was lost. The row says when it goes on, and
-    /// the relay brings it.
-    fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
+    /// Rows without an attempt. The pace had no slot: the row says when it goes on, and the relay brings it. It was
+    /// rejected: it asks for a person. The claim was lost: another decides about the row, and the message comes again.
+    fn note_unopened(&self, opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
+        let now = self.world.clock().now();
         let open: BTreeSet<&str> = opened
             .attempts
             .iter()
             .map(|attempt| attempt.outbox_id.as_str())
             .collect();
         let mut paced = 0i64;
-        for row in wave.iter().filter(|row| !open.contains(row.id.as_str())) {
-            paced = paced.saturating_add(1);
-            fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
+        for row in opened.standing.iter().filter(|row| !open.contains(row.id.as_str())) {
+            let decision = if row.paced == 1 {
+                paced = paced.saturating_add(1);
+                Decision::Acknowledge
+            } else {
+                if row.status.standing() != Standing::AsksForAPerson {
+                    let fields = [("outboxId", Field::Id(&row.id))];
+                    self.world.log().note(Level::Warn, "claim_lost", &fields);
+                }
+                decision::of_standing(row.status, row.next_attempt_at, now, &self.config.timing)
+            };
+            fates.insert(row.id.clone(), Fate::Decided(decision));
         }
         if paced > 0 {
             self.world

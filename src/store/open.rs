@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
 use super::lists::lists;
 use super::settle::{self, Settled, Settlement};
+use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
 /// A row that is about to be sent.
@@ -86,8 +87,23 @@ pub struct OpenedAttempt {
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
+    /// Where the openings and the rejections stand now, whoever moved them last.
+    pub standing: Vec<RowNow>,
     /// What became of the wave before.
     pub settled: Settled,
+}
+
+/// Where a row stands after the middle round trip.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RowNow {
+    /// The row.
+    pub id: String,
+    /// Its state.
+    pub status: Status,
+    /// When it may be tried again (Unix ms).
+    pub next_attempt_at: Option<i64>,
+    /// 1 where the pace had no slot for it: the row says when it goes on.
+    pub paced: u8,
 }
 
 /// "Freeze these, and which may I call now?"
@@ -166,9 +182,20 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
     ]);
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token]));
+    let ids: Vec<&str> = request
+        .openings
+        .iter()
+        .map(|opening| opening.id)
+        .chain(request.rejections.iter().map(|rejection| rejection.id))
+        .collect();
+    statements.push(Statement::new(
+        STANDING,
+        vec![Value::Text(serde_json::json!(ids).to_string())],
+    ));
     let results = database.run(Transaction::repeatable_write(statements)).await?;
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
+        standing: rows_at(&results, opened_at.saturating_add(1))?,
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -232,3 +259,7 @@ const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o
   FROM json_each(?1) j JOIN attempts a ON a.id = j.value ->> 'attempt' JOIN outbox o ON o.id = a.outbox_id
   WHERE a.claim_token = ?2 AND a.closed_at IS NULL AND o.claim_token = ?2 AND o.status = 'processing'
   ORDER BY a.planned_at, o.seq";
+
+/// ?1 ids
+const STANDING: &str = "SELECT o.id, o.status, o.next_attempt_at, o.status = 'retry' AND o.cause = 'paced' AS paced
+  FROM json_each(?1) j JOIN outbox o ON o.id = j.value";

@@ -198,7 +198,11 @@ impl Kernel {
     /// The tasks that are not the world's own.
     pub fn mortals(&self) -> Vec<TaskId> {
         let tasks = self.tasks.borrow();
-        tasks.iter().filter(|(_, task)| task.group != 0).map(|(id, _)| *id).collect()
+        tasks
+            .iter()
+            .filter(|(_, task)| task.group != 0)
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Wakes one sleeper and polls its task. `false` where nobody sleeps.

@@ -39,15 +39,10 @@ mod settings;
 
 fn main() {
     use std::rc::Rc;
-    if std::env::args().nth(1).as_deref() == Some("exhaustive") {
-        std::process::exit(exhaustive::main(std::env::args().nth(2).as_deref()));
-    }
-    if std::env::args().nth(1).as_deref() == Some("interleavings") {
-        let args: Vec<String> = std::env::args().skip(2).collect();
-        std::process::exit(match args.as_slice() {
-            [name, grain, answer, decisions] => interleave::repeat(name, grain, answer, decisions),
-            _ => interleave::main(args.first().map(String::as_str)),
-        });
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Some(code) = exhaustive_modes(&words) {
+        std::process::exit(code);
     }
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (from, seeds) = (args.first().copied().unwrap_or(0), args.get(1).copied().unwrap_or(100));
@@ -76,4 +71,17 @@ fn main() {
         total.violations,
         began.elapsed()
     );
+}
+
+/// The modes that leave nothing to chance.
+fn exhaustive_modes(words: &[&str]) -> Option<i32> {
+    match words {
+        ["exhaustive"] => Some(exhaustive::main(None)),
+        ["exhaustive", only] => Some(exhaustive::main(Some(only))),
+        ["exhaustive", name, plan @ ..] => Some(exhaustive::repeat(name, plan)),
+        ["interleavings"] => Some(interleave::main(None)),
+        ["interleavings", only] => Some(interleave::main(Some(only))),
+        ["interleavings", name, grain, answer, decisions] => Some(interleave::repeat(name, grain, answer, decisions)),
+        _ => None,
+    }
 }

@@ -170,7 +170,9 @@ impl Scripted {
     pub fn provider(self) -> Option<(Fault, &'static str)> {
         match self.0 {
             Some(Injection::Provider(kind, name)) => Some((Fault::once(kind), name)),
-            Some(Injection::ProviderLate(_)) => Some((Fault::once(FaultKind::Slow), "provider: slower than the time limit")),
+            Some(Injection::ProviderLate(_)) => {
+                Some((Fault::once(FaultKind::Slow), "provider: slower than the time limit"))
+            }
             _ => None,
         }
     }

@@ -99,7 +99,9 @@ impl Stage {
     }
 
     fn messages(&self, numbers: &[usize], others: &[&str]) -> Vec<Message> {
-        let envelopes = numbers.iter().map(|number| Envelope::to_row(&self.row(*number).id).to_body());
+        let envelopes = numbers
+            .iter()
+            .map(|number| Envelope::to_row(&self.row(*number).id).to_body());
         envelopes
             .chain(others.iter().map(|body| (*body).to_owned()))
             .map(|body| self.message(body))
@@ -179,7 +181,10 @@ impl Stage {
 
     /// Waits until these rows may be tried.
     pub fn until_due(&self, numbers: &[usize]) {
-        let due = numbers.iter().filter_map(|number| self.row(*number).next_attempt_at).max();
+        let due = numbers
+            .iter()
+            .filter_map(|number| self.row(*number).next_attempt_at)
+            .max();
         self.until(due.expect("a row that waits"));
     }
 

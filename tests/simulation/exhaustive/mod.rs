@@ -11,9 +11,9 @@ use std::time::Instant;
 use super::faults::DatabaseFault;
 use super::oracle::{Role, Violation};
 use super::planted::{NOTHING, Planted};
+use super::script::{Injection, Io, Step, Taken};
 use super::setting::{Fact, Profile};
 use super::stage::{LOST_ANSWER, REFUSED, Stage, UNAVAILABLE, of_the_database, of_the_provider};
-use super::script::{Injection, Io, Step, Taken};
 use super::store::Store;
 
 /// How many steps after the first fault a second one may come, in the paths that have pairs: the rest of the
@@ -53,7 +53,11 @@ struct Run {
 fn run(path: &Path, store: &Rc<Store>, planted: &'static Planted, plan: &[(usize, Injection)], trace: bool) -> Run {
     let stage = Stage::new(path.profile, (path.facts)(), store, planted, trace);
     (path.prepare)(&stage);
-    stage.begin(plan.iter().map(|(step, injection)| (Step::Nth(*step), *injection)).collect());
+    stage.begin(
+        plan.iter()
+            .map(|(step, injection)| (Step::Nth(*step), *injection))
+            .collect(),
+    );
     (path.go)(&stage);
     let (outcome, taken, done) = stage.end();
     Run {
@@ -76,7 +80,9 @@ fn own_steps(path: &Path, taken: &[Taken]) -> Vec<usize> {
         }
         invocations.contains(&step.invocation)
     };
-    (0..taken.len()).filter(|at| own(&mut invocations, &taken[*at])).collect()
+    (0..taken.len())
+        .filter(|at| own(&mut invocations, &taken[*at]))
+        .collect()
 }
 
 /// Everything that can happen at a step.
@@ -110,7 +116,13 @@ fn essentials(io: Io) -> Vec<Injection> {
             Injection::DatabaseLate(20_000),
             Injection::DatabaseOutage,
         ],
-        Io::Provider => vec![Injection::DieBefore, Injection::DieAfter, LOST_ANSWER, UNAVAILABLE, REFUSED],
+        Io::Provider => vec![
+            Injection::DieBefore,
+            Injection::DieAfter,
+            LOST_ANSWER,
+            UNAVAILABLE,
+            REFUSED,
+        ],
         Io::Queue => vec![
             Injection::DieBefore,
             Injection::DieAfter,
@@ -147,7 +159,11 @@ pub fn exhaust(path: &Path, store: &Rc<Store>, planted: &'static Planted, with_p
     for (io, least) in path.at_least {
         let found = tally.kinds.get(io).copied().unwrap_or(0);
         if found < *least {
-            let what = format!("{} has {found} steps of kind {}, and {least} are documented", path.name, io.name());
+            let what = format!(
+                "{} has {found} steps of kind {}, and {least} are documented",
+                path.name,
+                io.name()
+            );
             tally.faults.push(what);
         }
     }
@@ -179,14 +195,25 @@ pub fn exhaust(path: &Path, store: &Rc<Store>, planted: &'static Planted, with_p
 impl Tally {
     fn note(&mut self, plan: &[(usize, Injection)], run: &Run) {
         if run.done < plan.len() {
-            self.faults.push(format!("{} of {} faults found their step: {plan:?}", run.done, plan.len()));
+            self.faults.push(format!(
+                "{} of {} faults found their step: {plan:?}",
+                run.done,
+                plan.len()
+            ));
         }
-        self.broken
-            .extend(run.violations.first().map(|violation| (plan.to_vec(), violation.clone())));
+        self.broken.extend(
+            run.violations
+                .first()
+                .map(|violation| (plan.to_vec(), violation.clone())),
+        );
     }
 
     fn line(&self, name: &str) -> String {
-        let kinds: Vec<String> = self.kinds.iter().map(|(io, count)| format!("{} {count}", io.name())).collect();
+        let kinds: Vec<String> = self
+            .kinds
+            .iter()
+            .map(|(io, count)| format!("{} {count}", io.name()))
+            .collect();
         format!(
             "{name:<52} {:>2} steps ({}), {} single faults, {} pairs, {} violations",
             self.steps,
@@ -203,19 +230,15 @@ pub fn main(only: Option<&str>) -> i32 {
     let began = Instant::now();
     let store = Rc::new(Store::open(&[], &[]));
     let (mut runs, mut violations, mut faults) = (0, 0, 0);
-    for path in paths::ALL.iter().filter(|path| only.is_none_or(|text| path.name.contains(text))) {
+    for path in paths::ALL
+        .iter()
+        .filter(|path| only.is_none_or(|text| path.name.contains(text)))
+    {
         let tally = exhaust(path, &store, &NOTHING, true);
         println!("{}", tally.line(path.name));
         for (plan, violation) in tally.broken.iter().take(SHOWN_MAX) {
             println!("  {:?}: {}", violation.invariant, violation.what);
-            println!("  after {}", told(plan));
-        }
-        if let Some((plan, _)) = tally.broken.iter().min_by_key(|(plan, _)| plan.len())
-            && only.is_some()
-        {
-            for line in run(path, &store, &NOTHING, plan, true).trace {
-                println!("    {line}");
-            }
+            println!("  after {}; again: {}", told(plan), again(path, plan));
         }
         for fault in tally.faults.iter().take(SHOWN_MAX) {
             println!("  the harness: {fault}");
@@ -224,10 +247,52 @@ pub fn main(only: Option<&str>) -> i32 {
         violations += tally.broken.len();
         faults += tally.faults.len();
     }
-    eprintln!("{:?}, {:.0} runs a second", began.elapsed(), runs as f64 / began.elapsed().as_secs_f64());
+    eprintln!(
+        "{:?}, {:.0} runs a second",
+        began.elapsed(),
+        runs as f64 / began.elapsed().as_secs_f64()
+    );
     faults += if only.is_none() { self_check::main() } else { 0 };
     println!("crash points: {runs} runs, {violations} violations, {faults} faults of the harness");
     i32::from(violations + faults > 0)
+}
+
+/// One run again, with its trace: after the path's name, each step with what happens at it.
+pub fn repeat(name: &str, plan: &[&str]) -> i32 {
+    let path = paths::ALL
+        .iter()
+        .find(|path| path.name == name)
+        .expect("a path of this name");
+    let kinds = [Io::Database, Io::Provider, Io::Queue, Io::Sleep, Io::Acknowledge];
+    let all: Vec<Injection> = kinds.into_iter().flat_map(everything).collect();
+    let plan: Vec<(usize, Injection)> = plan
+        .chunks(2)
+        .map(|pair| {
+            let injection = all.iter().find(|injection| injection.name() == pair[1]);
+            (
+                pair[0].parse().expect("a number"),
+                *injection.expect("something that can happen"),
+            )
+        })
+        .collect();
+    let store = Rc::new(Store::open(&[], &[]));
+    let run = run(path, &store, &NOTHING, &plan, true);
+    for line in run.trace {
+        println!("{line}");
+    }
+    for violation in &run.violations {
+        println!("{:?}: {}", violation.invariant, violation.what);
+    }
+    i32::from(!run.violations.is_empty())
+}
+
+/// The arguments that repeat a run.
+fn again(path: &Path, plan: &[(usize, Injection)]) -> String {
+    let mut arguments = format!("exhaustive {:?}", path.name);
+    for (step, injection) in plan {
+        arguments.push_str(&format!(" {step} {:?}", injection.name()));
+    }
+    arguments
 }
 
 fn told(plan: &[(usize, Injection)]) -> String {
@@ -235,5 +300,9 @@ fn told(plan: &[(usize, Injection)]) -> String {
         .iter()
         .map(|(step, injection)| format!("step {step}: {}", injection.name()))
         .collect();
-    if parts.is_empty() { "nothing at all".to_owned() } else { parts.join(", then ") }
+    if parts.is_empty() {
+        "nothing at all".to_owned()
+    } else {
+        parts.join(", then ")
+    }
 }

@@ -13,7 +13,9 @@ const STRANGE: &str = "hello";
 const ORPHAN: &str = r#"{"kind":"sealpost-outbox","version":1,"outboxId":"ntc_00000000000000000000000000"}"#;
 
 fn notices(count: u32) -> Vec<Fact> {
-    (0..count).map(|number| fact_of(number, "notice", ALWAYS, true)).collect()
+    (0..count)
+        .map(|number| fact_of(number, "notice", ALWAYS, true))
+        .collect()
 }
 
 fn one() -> Vec<Fact> {
@@ -267,7 +269,12 @@ pub const ALL: &[Path] = &[
         },
         role: Role::Consumer,
         invocations: 1,
-        at_least: &[(Io::Database, 3), (Io::Provider, 5), (Io::Sleep, 4), (Io::Acknowledge, 1)],
+        at_least: &[
+            (Io::Database, 3),
+            (Io::Provider, 5),
+            (Io::Sleep, 4),
+            (Io::Acknowledge, 1),
+        ],
         pairs: false,
     },
     Path {

@@ -23,14 +23,19 @@ static FORGETS_WHATEVER_HAPPENED: Planted = Planted {
 static COUNTS_NO_DOUBTS: Planted = Planted {
     name: "an attempt that was opened and not closed leaves no doubt",
     breaks: Invariant::I6,
-    schema: &[("(outcome IS NULL OR outcome IN", "(outcome IN")],
+    schema: &[("(a.outcome IS NULL OR a.outcome IN", "(a.outcome IN")],
     ..NOTHING
 };
 
 static TRUSTS_KEYS: Planted = Planted {
     name: "trusts in keys where the provider keeps none",
     breaks: Invariant::I6,
-    config: |config| config.timing.window = crate::setting::version(crate::setting::Profile::Usual, crate::setting::Program::First).config.timing.window,
+    config: |config| {
+        config.timing.window = crate::setting::version(crate::setting::Profile::Usual, crate::setting::Program::First)
+            .config
+            .timing
+            .window
+    },
     ..NOTHING
 };
 
@@ -68,7 +73,11 @@ fn is_found(expected: &Expected) -> bool {
         .iter()
         .find(|(_, violation)| violation.invariant == planted.breaks);
     let Some((plan, violation)) = found.filter(|_| !calm) else {
-        println!("planted, \"{}\": not found (calm run broken: {calm}): {:?}", planted.name, tally.broken.first());
+        println!(
+            "planted, \"{}\": not found (calm run broken: {calm}): {:?}",
+            planted.name,
+            tally.broken.first()
+        );
         return false;
     };
     println!(

@@ -20,7 +20,7 @@ use super::store::Store;
 
 /// How often one may give way to another, where only the order of effects is looked at: with two consumers of one row
 /// that is nearly every order.
-const SWITCHES_MAX: usize = 5;
+const SWITCHES_MAX: usize = 4;
 /// The same where each answer's way back is a step of its own, and the machine may stand still at each switch.
 const SWITCHES_FINE_MAX: usize = 2;
 /// How often the machine stands still in one run.
@@ -83,12 +83,20 @@ impl Decider {
         // Who stands still matters where another goes on: a lone worker's standstill is a crash point's business.
         let others = options.len().saturating_sub(1);
         let giving_way = self.current.is_some_and(|current| waiting.contains(&current));
-        let count = options.len() + if giving_way && self.standstills_left > 0 { others } else { 0 };
+        let count = options.len()
+            + if giving_way && self.standstills_left > 0 {
+                others
+            } else {
+                0
+            };
         let chosen = self.prefix.get(self.taken.len()).copied().unwrap_or(0);
         self.taken.push((chosen, count));
         let stands_still = chosen >= options.len();
         let task = options[if stands_still { chosen - others } else { chosen }];
-        if self.current.is_some_and(|current| current != task && waiting.contains(&current)) {
+        if self
+            .current
+            .is_some_and(|current| current != task && waiting.contains(&current))
+        {
             self.switches_left -= 1;
         }
         if stands_still {
@@ -119,11 +127,20 @@ fn run(
     (pair.prepare)(&stage);
     let sim = Rc::clone(&stage.sim);
     sim.script.coarse.set(grain == Grain::Effects);
-    stage.begin(answer.map(|answer| (Step::NthOf(Io::Provider, 0), answer)).into_iter().collect());
+    stage.begin(
+        answer
+            .map(|answer| (Step::NthOf(Io::Provider, 0), answer))
+            .into_iter()
+            .collect(),
+    );
     (pair.go)(&stage);
     let decider = Rc::new(RefCell::new(Decider {
         prefix,
-        switches_left: if grain == Grain::Effects { SWITCHES_MAX } else { SWITCHES_FINE_MAX },
+        switches_left: if grain == Grain::Effects {
+            SWITCHES_MAX
+        } else {
+            SWITCHES_FINE_MAX
+        },
         standstills_left: if grain == Grain::Effects { 0 } else { STANDSTILLS_MAX },
         ..Decider::default()
     }));
@@ -198,9 +215,18 @@ impl Broken {
             Grain::Effects => "effects",
             Grain::Answers => "answers",
         };
-        let last = self.prefix.iter().rposition(|chosen| *chosen > 0).map_or(0, |at| at + 1);
+        let last = self
+            .prefix
+            .iter()
+            .rposition(|chosen| *chosen > 0)
+            .map_or(0, |at| at + 1);
         let decisions: Vec<String> = self.prefix[..last].iter().map(usize::to_string).collect();
-        format!("{}; again: interleavings {pair:?} {grain} {} {},", ANSWERS[self.answer].0, self.answer, decisions.join(","))
+        format!(
+            "{}; again: interleavings {pair:?} {grain} {} {},",
+            ANSWERS[self.answer].0,
+            self.answer,
+            decisions.join(",")
+        )
     }
 }
 
@@ -231,7 +257,12 @@ fn interleave(pair: &Pair, store: &Rc<Store>, planted: &'static Planted, until_b
                 }
                 if let Some(violation) = violations.into_iter().next() {
                     let prefix = decider.taken.iter().map(|(chosen, _)| *chosen).collect();
-                    tally.broken.push(Broken { grain, answer: number, prefix, violation });
+                    tally.broken.push(Broken {
+                        grain,
+                        answer: number,
+                        prefix,
+                        violation,
+                    });
                     if until_broken {
                         return tally;
                     }
@@ -247,8 +278,15 @@ fn interleave(pair: &Pair, store: &Rc<Store>, planted: &'static Planted, until_b
 /// commas between them.
 pub fn repeat(name: &str, grain: &str, answer: &str, decisions: &str) -> i32 {
     let store = Rc::new(Store::open(&[], &[]));
-    let pair = pairs::ALL.iter().find(|pair| pair.name == name).expect("a pair of this name");
-    let grain = if grain == "effects" { Grain::Effects } else { Grain::Answers };
+    let pair = pairs::ALL
+        .iter()
+        .find(|pair| pair.name == name)
+        .expect("a pair of this name");
+    let grain = if grain == "effects" {
+        Grain::Effects
+    } else {
+        Grain::Answers
+    };
     let answer = ANSWERS[answer.parse::<usize>().expect("a number")].1;
     let decisions = decisions.split(',').filter_map(|one| one.parse().ok()).collect();
     let (_, violations, trace) = run(pair, &store, &NOTHING, (grain, answer, decisions), true);
@@ -269,7 +307,10 @@ pub fn main(only: Option<&str>) -> i32 {
     println!(
         "orders of effects with up to {SWITCHES_MAX} switches; of answers with up to {SWITCHES_FINE_MAX} switches and {STANDSTILLS_MAX} standstill"
     );
-    for pair in pairs::ALL.iter().filter(|pair| only.is_none_or(|text| pair.name.contains(text))) {
+    for pair in pairs::ALL
+        .iter()
+        .filter(|pair| only.is_none_or(|text| pair.name.contains(text)))
+    {
         let tally = interleave(pair, &store, &NOTHING, false);
         println!(
             "{:<56} {:>5} orders of effects, {:>5} of answers, {} violations",
@@ -283,13 +324,20 @@ pub fn main(only: Option<&str>) -> i32 {
             println!("  {}", broken.told(pair.name));
         }
         if tally.effects < pair.at_least {
-            println!("  the harness: at least {} orders of effects are documented", pair.at_least);
+            println!(
+                "  the harness: at least {} orders of effects are documented",
+                pair.at_least
+            );
             faults += 1;
         }
         runs += tally.effects + tally.answers;
         violations += tally.broken.len();
     }
-    eprintln!("{:?}, {:.0} runs a second", began.elapsed(), runs as f64 / began.elapsed().as_secs_f64());
+    eprintln!(
+        "{:?}, {:.0} runs a second",
+        began.elapsed(),
+        runs as f64 / began.elapsed().as_secs_f64()
+    );
     faults += if only.is_none() { self_check::main() } else { 0 };
     println!("interleavings: {runs} runs, {violations} violations, {faults} faults of the harness");
     i32::from(violations + faults > 0)

@@ -219,6 +219,6 @@ pub const ALL: &[Pair] = &[
             stage.tick();
         },
         calls: false,
-        at_least: 10,
+        at_least: 6,
     },
 ];

@@ -16,7 +16,16 @@ struct Expected {
 static CLAIMS_WHAT_IS_CLAIMED: Planted = Planted {
     name: "claims what another holds",
     breaks: Invariant::I9,
-    sql: &[("o.status = 'processing' AND o.claim_expires_at <= ?2", "o.status = 'processing' AND 0 <= ?2")],
+    sql: &[
+        (
+            "o.status = 'processing' AND o.claim_expires_at <= ?2",
+            "o.status = 'processing' AND 0 <= ?2",
+        ),
+        (
+            "(o.suspect = 1 OR o.status = 'processing') = ?5",
+            "(o.suspect = 1) = ?5",
+        ),
+    ],
     ..NOTHING
 };
 
@@ -34,8 +43,15 @@ static MARKS_WHAT_WAS_CLAIMED: Planted = Planted {
     name: "marks what somebody has moved since",
     breaks: Invariant::I9,
     sql: &[
-        ("outbox.status IN ('pending', 'retry')\n    AND outbox.publish_count", "outbox.status <> 'enqueued'\n    AND outbox.publish_count"),
-        ("AND outbox.claim_count = j.value ->> 'claim_count'\n  RETURNING id", "RETURNING id"),
+        (
+            "status = 'enqueued', cause = 'published', next_attempt_at = NULL,",
+            "status = 'enqueued', cause = 'published', next_attempt_at = NULL, claim_token = NULL, claim_expires_at = NULL,",
+        ),
+        (
+            "outbox.status IN ('pending', 'retry')",
+            "outbox.status IN ('pending', 'retry', 'processing')",
+        ),
+        ("AND outbox.claim_count = j.value ->> 'claim_count'", ""),
     ],
     ..NOTHING
 };
@@ -80,7 +96,10 @@ fn is_found(expected: &Expected) -> bool {
         }
         other => {
             let violation = other.map(|broken| &broken.violation);
-            println!("planted, \"{}\": not found in {runs} orders (rewritten: {rewritten}): {violation:?}", planted.name);
+            println!(
+                "planted, \"{}\": not found in {runs} orders (rewritten: {rewritten}): {violation:?}",
+                planted.name
+            );
             false
         }
     }

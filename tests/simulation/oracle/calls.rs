@@ -178,8 +178,12 @@ impl State {
             .values()
             .filter(|attempt| row.status == "sent" && attempt.outbox_id == row.id && attempt.outcome.is_none())
             .map(|attempt| &attempt.token);
-        open.find(|token| self.tokens.get(*token).is_some_and(|(owner, _)| *owner == who.invocation))
-            .cloned()
+        open.find(|token| {
+            self.tokens
+                .get(*token)
+                .is_some_and(|(owner, _)| *owner == who.invocation)
+        })
+        .cloned()
     }
 }
 
