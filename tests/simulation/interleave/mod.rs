@@ -2,12 +2,15 @@
 //! a bound on how often the one gives way to the other. The search keeps no state: each order is a fresh run that
 //! follows a list of decisions and then always goes on with whom it has.
 
+mod decider;
 mod pairs;
 mod self_check;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
+
+use decider::Decider;
 
 use super::kernel::TaskId;
 use super::oracle::Violation;
@@ -53,66 +56,6 @@ pub enum Grain {
     Effects,
     /// Two steps for each effect, and the machine may stand still when the one gives way to the other.
     Answers,
-}
-
-/// What decides, and what it decided.
-#[derive(Default)]
-struct Decider {
-    prefix: Vec<usize>,
-    /// Decisions and of how many.
-    taken: Vec<(usize, usize)>,
-    current: Option<TaskId>,
-    switches_left: usize,
-    standstills_left: usize,
-}
-
-impl Decider {
-    /// Who of those that wait goes on, and whether the machine stands still before.
-    fn decide(&mut self, waiting: &[TaskId]) -> (TaskId, bool) {
-        let mut options = Vec::new();
-        match self.current.filter(|task| waiting.contains(task)) {
-            // Who has ended gives way for nothing.
-            None => options.extend_from_slice(waiting),
-            Some(current) => {
-                options.push(current);
-                if self.switches_left > 0 {
-                    options.extend(waiting.iter().copied().filter(|task| *task != current));
-                }
-            }
-        }
-        // Who stands still matters where another goes on: a lone worker's standstill is a crash point's business.
-        let others = options.len().saturating_sub(1);
-        let giving_way = self.current.is_some_and(|current| waiting.contains(&current));
-        let count = options.len()
-            + if giving_way && self.standstills_left > 0 {
-                others
-            } else {
-                0
-            };
-        let chosen = self.prefix.get(self.taken.len()).copied().unwrap_or(0);
-        self.taken.push((chosen, count));
-        let stands_still = chosen >= options.len();
-        let task = options[if stands_still { chosen - others } else { chosen }];
-        if self
-            .current
-            .is_some_and(|current| current != task && waiting.contains(&current))
-        {
-            self.switches_left -= 1;
-        }
-        if stands_still {
-            self.standstills_left -= 1;
-        }
-        self.current = Some(task);
-        (task, stands_still)
-    }
-
-    /// The next list of decisions, depth first; `None` where all are done.
-    fn next(&self) -> Option<Vec<usize>> {
-        let at = self.taken.iter().rposition(|(chosen, count)| chosen + 1 < *count)?;
-        let mut prefix: Vec<usize> = self.taken[..=at].iter().map(|(chosen, _)| *chosen).collect();
-        prefix[at] += 1;
-        Some(prefix)
-    }
 }
 
 /// One order of a pair's steps.
@@ -300,6 +243,10 @@ pub fn repeat(name: &str, grain: &str, answer: &str, decisions: &str) -> i32 {
 }
 
 /// All pairs, or those whose name contains a text; the exit code.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "how fast it was is said aside, and decides nothing"
+)]
 pub fn main(only: Option<&str>) -> i32 {
     let began = Instant::now();
     let store = Rc::new(Store::open(&[], &[]));

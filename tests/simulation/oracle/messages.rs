@@ -28,8 +28,9 @@ impl Oracle {
         }
     }
 
-    /// An invocation decided to forget a message. What counts is how the row stood when it last wrote: whatever others
-    /// do to the row after that is theirs.
+    /// An invocation decided to forget a message. What counts is how the row stood when it wrote, at any of its writes:
+    /// one decides about the message, the later ones may be about other rows of its batch, and whatever others do to
+    /// the row after the one that decided (drive it again, claim it) is theirs, with a message of their own.
     pub fn acknowledged(&self, who: Who, now: i64, body: &str, store: &Store) {
         let mut state = self.inner.borrow_mut();
         let state = &mut *state;
@@ -43,7 +44,12 @@ impl Oracle {
         };
         let row = Envelope::read(Some(body))
             .ok()
-            .and_then(|envelope| seen.get(&envelope.outbox_id).cloned());
+            .map(|envelope| {
+                seen.iter()
+                    .filter_map(|rows| rows.get(&envelope.outbox_id))
+                    .collect::<Vec<_>>()
+            })
+            .filter(|row| !row.is_empty());
         match row {
             None if store.one_number("SELECT count(*) FROM parking WHERE body = ?1", body) == 0 => {
                 state.broken(
@@ -52,13 +58,17 @@ impl Oracle {
                 );
             }
             None => {}
-            Some(row) => {
+            Some(stood) => {
                 // The dead-letter queue gives a row that is being worked on to the relay, which knows the claim's end.
                 let main = who.role == Role::Consumer;
-                let alive =
-                    main && row.status == "processing" && row.expires_at.is_some_and(|end| now + who.skew < end);
-                if alive {
-                    let what = format!("the message of {} is forgotten while a claim of it is alive", row.id);
+                let alive = stood
+                    .iter()
+                    .all(|row| row.status == "processing" && row.expires_at.is_some_and(|end| now + who.skew < end));
+                if main && alive {
+                    let what = format!(
+                        "the message of {} is forgotten while a claim of it is alive",
+                        stood[0].id
+                    );
                     state.broken(Invariant::I11, what);
                 }
             }

@@ -97,8 +97,8 @@ struct State {
     suppressed: BTreeMap<String, u64>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,
-    /// The rows as they stood when an invocation last wrote.
-    seen: BTreeMap<u64, Rc<BTreeMap<String, OutboxRow>>>,
+    /// The rows as they stood each time that an invocation wrote.
+    seen: BTreeMap<u64, Vec<Rc<BTreeMap<String, OutboxRow>>>>,
     attempts: BTreeMap<String, AttemptRow>,
     replayed: BTreeMap<String, String>,
     last_event: i64,

@@ -27,7 +27,7 @@ impl Oracle {
         let state = &mut *state;
         state.transactions += 1;
         let before = std::mem::replace(&mut state.rows, Rc::clone(&after));
-        state.seen.insert(who.invocation, Rc::clone(&after));
+        state.seen.entry(who.invocation).or_default().push(Rc::clone(&after));
         let attempts_before = std::mem::replace(&mut state.attempts, attempts);
         for (id, row) in after.iter() {
             match before.get(id) {
