@@ -18,6 +18,8 @@ const PARTS = [
   { name: 'seeds', words: ['seeds', '--seeds', String(SEEDS)] },
   { name: 'finds', words: ['finds'] },
   { name: 'same', words: ['same', '--seeds', String(SAME_SEEDS)] },
+  { name: 'exhaustive', words: ['exhaustive'] },
+  { name: 'interleavings', words: ['interleavings'] },
   { name: 'planted', words: ['planted'], count: countPlanted },
 ];
 

@@ -196,6 +196,41 @@ async fn a_late_worker_that_lost_its_row_to_a_stop_is_noted_as_well() {
     }
 }
 
+/// Another worker claims the row while the first one, whose claim has ended, is about to open its attempt.
+#[tokio::test]
+async fn a_claim_that_is_lost_before_the_attempt_is_open_is_noted_and_its_message_comes_again() {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let before = world.transport.executed();
+    let other = async {
+        while world.transport.executed() == before {
+            tokio::task::yield_now().await;
+        }
+        world.clock.advance(301 * SECOND);
+        let ends = sealpost::ports::Clock::now(&world.clock).plus(300 * SECOND);
+        world
+            .sql(
+                "UPDATE outbox SET claim_token = 'of another', claim_count = claim_count + 1, claim_expires_at = ?1,
+                   relay_at = ?1",
+                vec![ends.get().into()],
+            )
+            .await;
+    };
+    let (decisions, ()) = futures_util::join!(world.deliver(), other);
+    assert_eq!(
+        decisions,
+        [Decision::Retry { delay_seconds: 300 }],
+        "{}",
+        world.notes.text()
+    );
+    assert_eq!(world.notes.count("claim_lost"), 1, "{}", world.notes.text());
+    assert_eq!(world.notes.count("rows_without_slot"), 0, "{}", world.notes.text());
+    assert_eq!(
+        (world.status(&id).await.as_str(), world.mailer.calls()),
+        ("processing", 0)
+    );
+}
+
 #[tokio::test]
 async fn a_late_workers_proof_of_acceptance_lands_whatever_the_claim() {
     let world = TestWorld::new().await;

@@ -86,6 +86,15 @@ fn crowd(sim: &Rc<Sim>) {
     }
 }
 
+/// States these facts in one request.
+pub fn state(sim: &Rc<Sim>, facts: Vec<Fact>) {
+    let request = Request {
+        facts: facts.into_iter().map(|fact| (fact, false)).collect(),
+    };
+    let caller = Rc::clone(sim);
+    sim.kernel.spawn(0, async move { call(&caller, request).await });
+}
+
 /// States every fact once more, long after.
 pub fn repeat_everything(sim: &Rc<Sim>) {
     for fact in &sim.setting.facts {

@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use super::lane::Lane;
 use super::planted::Planted;
-use super::{checks, finds, planted, runner, same, seeds};
+use super::{checks, exhaustive, finds, interleave, planted, runner, same, seeds};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,6 +31,12 @@ enum Mode {
     Same(RangeWords),
     /// Hunts every planted bug, or those whose name contains a text.
     Planted(PlantedWords),
+    /// Injects every fault at every step of every path, or of those whose name contains a text; with a path's whole name
+    /// and a plan, repeats one run with its trace.
+    Exhaustive(Leftover),
+    /// Runs two invocations of one row in every order up to a bound, or the pairs whose name contains a text; with a
+    /// pair's whole name, grain, answer and decisions, repeats one run with its trace.
+    Interleavings(Leftover),
     /// Prints one number for everything that some seeds did.
     #[command(hide = true)]
     Digest {
@@ -49,6 +55,12 @@ struct PlantedWords {
     /// A part of the bugs' names.
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
+}
+
+#[derive(Debug, Args)]
+struct Leftover {
+    #[arg(trailing_var_arg = true)]
+    words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -138,7 +150,17 @@ fn planted_bug(name: &str) -> Result<&'static Planted, String> {
 }
 
 /// The words that begin a mode; with anything else, this is a test binary among others.
-const MODES: [&str; 7] = ["seeds", "finds", "same", "planted", "digest", "--help", "help"];
+const MODES: [&str; 9] = [
+    "seeds",
+    "finds",
+    "same",
+    "planted",
+    "exhaustive",
+    "interleavings",
+    "digest",
+    "--help",
+    "help",
+];
 
 /// What the arguments ask for: a mode, or the checks with these filters.
 fn understood(mut words: Vec<String>) -> Result<Result<Words, Vec<String>>, clap::Error> {
@@ -176,6 +198,26 @@ pub fn main() -> ExitCode {
         Mode::Finds => code(replay()),
         Mode::Same(RangeWords { from, seeds }) => code(compare(from, seeds)),
         Mode::Planted(words) => code(hunt(&words)),
+        Mode::Exhaustive(Leftover { words }) => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            code(
+                match words.as_slice() {
+                    [] => exhaustive::main(None),
+                    [only] => exhaustive::main(Some(only)),
+                    [name, plan @ ..] => exhaustive::repeat(name, plan),
+                } == 0,
+            )
+        }
+        Mode::Interleavings(Leftover { words }) => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            code(
+                match words.as_slice() {
+                    [] => interleave::main(None),
+                    [name, grain, answer, decisions] => interleave::repeat(name, grain, answer, decisions),
+                    [only, ..] => interleave::main(Some(only)),
+                } == 0,
+            )
+        }
         Mode::Digest {
             range,
             behind_the_server,

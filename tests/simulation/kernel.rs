@@ -220,6 +220,22 @@ impl Kernel {
         self.now.set(self.now().max(at));
     }
 
+    /// Moves time although somebody would have woken before, who then wakes late: as if all of this machine had stood
+    /// still.
+    pub fn stand_still(&self, ms: i64) {
+        self.now.set(self.now().saturating_add(ms));
+    }
+
+    /// The tasks that are not the world's own.
+    pub fn mortals(&self) -> Vec<TaskId> {
+        let tasks = self.tasks.borrow();
+        tasks
+            .iter()
+            .filter(|(_, task)| task.group != 0)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
     /// Wakes one sleeper and polls its task. `false` where nobody sleeps.
     pub fn step(self: &Rc<Self>) -> bool {
         let Some((at, sleeper)) = self.pop() else {

@@ -19,6 +19,7 @@ use sealpost::store::hrana::{Exchange, Repeating, WireError};
 use super::choices::{SplitMix, Subject};
 use super::faults::{DatabaseFault, OTHERS};
 use super::oracle::{CallId, Role, Who};
+use super::script::Io;
 use super::setting::{Poison, Profile, Program, START_MS};
 use super::sim::{Instance, Sim};
 
@@ -43,7 +44,7 @@ impl Worker {
         };
         let clock = SimClock {
             sim: Rc::clone(sim),
-            skew: instance.skew,
+            who,
         };
         let config = sim.config(instance.program);
         let exchange = SimDatabase {
@@ -123,16 +124,19 @@ impl World for Worker {
 #[derive(Clone)]
 pub struct SimClock {
     sim: Rc<Sim>,
-    skew: i64,
+    who: Who,
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Millis {
-        Millis::new(self.sim.now() + self.skew)
+        Millis::new(self.sim.now() + self.who.skew)
     }
 
     async fn sleep(&self, duration: Duration) {
+        let scripted = self.sim.script.next(self.who, Io::Sleep);
+        scripted.before(&self.sim).await;
         self.sim.kernel.sleep(ms(duration)).await;
+        scripted.after(&self.sim).await;
     }
 }
 
@@ -281,7 +285,8 @@ impl Exchange for SimDatabase {
     async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         const AMBIGUOUS: WireError = WireError::Database(DatabaseError::Ambiguous);
         let sim = &self.sim;
-        let fault = self.fault();
+        let scripted = sim.script.next(self.who, Io::Database);
+        let fault = scripted.database().or_else(|| self.fault());
         let (mut there, mut back) = (sim.latency(), sim.latency());
         match self.frozen() {
             Some((ms, true)) => there += ms,
@@ -301,6 +306,7 @@ impl Exchange for SimDatabase {
             sim.note(|| format!("#{} {}", self.who.invocation, fault.name()));
         }
         sim.kernel.sleep(there).await;
+        scripted.before(sim).await;
         let result = match fault {
             None => self.execute(transaction),
             Some(DatabaseFault::Refused) => Err(AMBIGUOUS),
@@ -319,8 +325,11 @@ impl Exchange for SimDatabase {
             }
             Some(DatabaseFault::Late) => {
                 let (late, who, transaction) = (Rc::clone(sim), self.who, transaction.clone());
-                let longest = sim.choices.one(Subject::Database, &[20_000, 200_000, 600_000]);
-                let wait = self.timeout + i64::from(sim.choices.below(Subject::Database, longest));
+                let drawn = || {
+                    let longest = sim.choices.one(Subject::Database, &[20_000, 200_000, 600_000]);
+                    i64::from(sim.choices.below(Subject::Database, longest))
+                };
+                let wait = self.timeout + scripted.late_by().unwrap_or_else(drawn);
                 sim.kernel.spawn(0, async move {
                     late.kernel.sleep(wait).await;
                     let _ = execute(&late, who, &transaction);
@@ -332,7 +341,8 @@ impl Exchange for SimDatabase {
             Some(DatabaseFault::Aborted) => Err(WireError::Aborted),
             Some(DatabaseFault::Unauthorized) => Err(WireError::Database(DatabaseError::Refused { status: 401 })),
         };
-        sim.kernel.sleep(back).await;
+        scripted.after(sim).await;
+        sim.way_back(back).await;
         result
     }
 }
@@ -371,8 +381,11 @@ impl SimBroker {
         if away {
             sim.counted(OTHERS[10]);
         }
-        let (refused, lied) = (away || chance(0), chance(1));
+        let scripted = sim.script.next(self.who, Io::Queue);
+        let drawn = || (away || chance(0), chance(1));
+        let (refused, lied) = scripted.queue().unwrap_or_else(drawn);
         sim.kernel.sleep(sim.latency()).await;
+        scripted.before(sim).await;
         if refused {
             sim.counted(super::faults::QUEUE[0]);
             sim.note(|| format!("#{} the queue refuses {}", self.who.invocation, messages.len()));
@@ -383,7 +396,8 @@ impl SimBroker {
             sim.main
                 .put(sim, message.body, i64::from(message.delay_seconds) * 1_000, 0);
         }
-        sim.kernel.sleep(sim.latency()).await;
+        scripted.after(sim).await;
+        sim.way_back(sim.latency()).await;
         if lied {
             sim.counted(super::faults::QUEUE[1]);
             sim.note(|| format!("#{} the queue stored, and answers with an error", self.who.invocation));
@@ -485,11 +499,13 @@ impl SimMailer {
     async fn exchange(&self, call: CallId, key: &str, body: &str) -> MailAnswer {
         let sim = &self.sim;
         let began = sim.now();
-        let fault = self.fault();
+        let scripted = sim.script.next(self.who, Io::Provider);
+        let fault = scripted.provider().or_else(|| self.fault());
         let slow = fault.as_ref().is_some_and(|(fault, _)| fault.kind == FaultKind::Slow);
         let (there, back) = (sim.latency(), sim.latency());
         // The request is on its way; who dies here never reaches the provider.
         sim.kernel.sleep(there).await;
+        scripted.before(sim).await;
         if let Some((_, name)) = &fault {
             sim.counted(name);
             sim.note(|| format!("#{} {name}", self.who.invocation));
@@ -521,7 +537,8 @@ impl SimMailer {
                 };
                 if slow {
                     // It works on when its client has gone.
-                    let wait = self.timeout + i64::from(sim.choices.below(Subject::Provider, 30_000));
+                    let drawn = || i64::from(sim.choices.below(Subject::Provider, 30_000));
+                    let wait = self.timeout + scripted.late_by().unwrap_or_else(drawn);
                     let later = Rc::clone(sim);
                     sim.kernel.spawn(0, async move {
                         later.kernel.sleep(wait).await;
@@ -537,11 +554,12 @@ impl SimMailer {
                 }
             }
         };
+        scripted.after(sim).await;
         let retry_after = reply.header("retry-after").map(str::to_owned);
         match wire {
             // The answer is on its way; who dies here never reads it.
             Wire::Whole => {
-                sim.kernel.sleep(back).await;
+                sim.way_back(back).await;
                 MailAnswer::Response {
                     status: reply.status,
                     retry_after,
@@ -549,7 +567,7 @@ impl SimMailer {
                 }
             }
             Wire::Cut => {
-                sim.kernel.sleep(back).await;
+                sim.way_back(back).await;
                 MailAnswer::Disconnected
             }
             Wire::Stall | Wire::AfterRelease => {

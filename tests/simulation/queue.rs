@@ -9,8 +9,10 @@ use sealpost::dead_letter::consume_dead_letters;
 
 use super::choices::Subject;
 use super::faults::{OTHERS, QUEUE};
+use super::kernel::TaskId;
 use super::oracle::Role;
 use super::ports::Worker;
+use super::script::Io;
 use super::sim::Sim;
 
 /// Consumers of one queue at a time.
@@ -41,6 +43,8 @@ pub struct Queue {
     max_retries: u32,
     messages: RefCell<Vec<Message>>,
     consumers: Cell<u32>,
+    /// Delivers nothing by itself.
+    held: Cell<bool>,
 }
 
 impl Queue {
@@ -50,6 +54,7 @@ impl Queue {
             max_retries,
             messages: RefCell::default(),
             consumers: Cell::new(0),
+            held: Cell::new(false),
         }
     }
 
@@ -105,7 +110,23 @@ impl Queue {
         self.name != "main"
     }
 
+    /// Takes everything that waits, so that nobody is given it.
+    pub fn take(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.messages.borrow_mut())
+    }
+
+    /// Delivers nothing by itself, or begins to again.
+    pub fn hold(&self, sim: &Rc<Sim>, held: bool) {
+        self.held.set(held);
+        if !held && self.len() > 0 {
+            self.look(sim, 1);
+        }
+    }
+
     fn deliver(&self, sim: &Rc<Sim>) {
+        if self.held.get() {
+            return;
+        }
         if self.consumers.get() >= CONSUMERS_MAX {
             self.look(sim, 500);
             return;
@@ -114,6 +135,11 @@ impl Queue {
         if batch.is_empty() {
             return;
         }
+        self.hand_over(sim, batch);
+    }
+
+    /// Gives a batch to a consumer.
+    pub fn hand_over(&self, sim: &Rc<Sim>, batch: Vec<Message>) -> TaskId {
         self.consumers.set(self.consumers.get() + 1);
         let (_, instance) = sim.any_instance();
         let role = if self.is_dead_letters() {
@@ -155,7 +181,7 @@ impl Queue {
             }
         });
         sim.kernel
-            .spawn_mortal(instance.group, dies_in, Some(on_death), handle(worker, role, batch));
+            .spawn_mortal(instance.group, dies_in, Some(on_death), handle(worker, role, batch))
     }
 
     /// Takes what is visible, in some order, and does to it what queues do.
@@ -258,7 +284,9 @@ async fn handle(worker: Worker, role: Role, batch: Vec<Message>) {
         }
     }
     // Written, and not yet acknowledged.
+    let scripted = sim.script.next(worker.who, Io::Acknowledge);
     sim.kernel.sleep(sim.latency()).await;
+    scripted.before(&sim).await;
     queue.consumers.set(queue.consumers.get() - 1);
     let mut acknowledged = 0;
     for (number, message) in batch.into_iter().enumerate() {

@@ -158,7 +158,8 @@ fn after_life(sim: &Rc<Sim>) {
     settle(sim);
 }
 
-fn finish(sim: &Rc<Sim>) -> Outcome {
+/// Closes a run: what must not be public is looked for, and everything is counted.
+pub fn finish(sim: &Rc<Sim>) -> Outcome {
     for (table, text) in sim.store.public_texts() {
         sim.oracle.public_text(&table, &text);
     }

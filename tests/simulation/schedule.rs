@@ -6,6 +6,7 @@ use sealpost::relay::tick;
 
 use super::choices::Subject;
 use super::faults::OTHERS;
+use super::kernel::TaskId;
 use super::oracle::Role;
 use super::ports::Worker;
 use super::setting::HELD_FAMILY;
@@ -87,7 +88,7 @@ fn count_versions(sim: &Rc<Sim>) {
 }
 
 /// One tick of the schedule, on some instance.
-pub fn fire(sim: &Rc<Sim>) {
+pub fn fire(sim: &Rc<Sim>) -> TaskId {
     let (_, instance) = sim.any_instance();
     let worker = Worker::new(sim, Role::Relay, instance);
     let invocation = worker.who.invocation;
@@ -106,7 +107,7 @@ pub fn fire(sim: &Rc<Sim>) {
         .spawn_mortal(instance.group, dies_in, Some(on_death), async move {
             let config = worker.config();
             tick(&worker, &worker.broker(), &config).await;
-        });
+        })
 }
 
 /// An instance dies with all it does, and comes back, perhaps as another version.

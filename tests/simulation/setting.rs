@@ -291,8 +291,6 @@ impl Setting {
 
 fn fact(choices: &Choices, number: u32) -> Fact {
     let about = Subject::Setting;
-    let name = format!("fact {number}");
-    let to = format!("{MARKER}.{number}@example.org");
     let family = choices.one(
         about,
         &[
@@ -313,8 +311,20 @@ fn fact(choices: &Choices, number: u32) -> Fact {
         7 => (Some(START_MS + 2 * MINUTE), Some(START_MS + 20 * MINUTE)),
         _ => (None, None),
     };
-    // Without what its template needs, an invitation cannot be sealed.
     let complete = choices.below(about, 10) < 9;
+    fact_of(number, family, (not_before, not_after), complete)
+}
+
+/// A fact. Its window is "not before" and "not after"; without what its template needs (`complete`), an invitation
+/// cannot be sealed.
+pub fn fact_of(
+    number: u32,
+    family: &'static str,
+    (not_before, not_after): (Option<i64>, Option<i64>),
+    complete: bool,
+) -> Fact {
+    let name = format!("fact {number}");
+    let to = format!("{MARKER}.{number}@example.org");
     let mut intent = json!({ "family": family, "to": { "email": to, "name": format!("{MARKER} Ada") } });
     match family {
         "notice" => {

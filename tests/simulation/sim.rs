@@ -13,6 +13,7 @@ use super::kernel::Kernel;
 use super::oracle::{Limits, Oracle, Truth, Who};
 use super::planted::Planted;
 use super::queue::Queue;
+use super::script::Script;
 use super::setting::{Fact, Program, START_MS, Setting, hash_of};
 use super::store::Store;
 use super::trace::Trace;
@@ -35,6 +36,8 @@ pub struct Sim {
     pub oracle: Oracle,
     pub trace: Trace,
     pub planted: &'static Planted,
+    /// What is done to chosen steps.
+    pub script: Script,
     /// One provider for each account.
     pub providers: RefCell<BTreeMap<String, Model>>,
     pub mails: Cell<u64>,
@@ -88,6 +91,7 @@ impl Sim {
             setting,
             oracle,
             planted,
+            script: Script::default(),
             providers: RefCell::default(),
             mails: Cell::new(0),
             instances: RefCell::new(instances),
@@ -141,6 +145,13 @@ impl Sim {
             ms + i64::from(self.choices.below(Subject::Latency, 3_000))
         } else {
             ms
+        }
+    }
+
+    /// An answer travels back to its reader, who may die meanwhile.
+    pub async fn way_back(&self, ms: i64) {
+        if !self.script.coarse.get() {
+            self.kernel.sleep(ms).await;
         }
     }
 

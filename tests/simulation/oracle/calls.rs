@@ -109,8 +109,8 @@ impl State {
             return;
         };
         let mut wrong = Vec::new();
-        let own = row
-            .token
+        let token = row.token.clone().or_else(|| self.outranked(who, &row));
+        let own = token
             .as_ref()
             .and_then(|token| self.tokens.get(token))
             .filter(|(owner, _)| *owner == who.invocation)
@@ -119,7 +119,8 @@ impl State {
             wrong.push("without its claim");
         }
         let local = now + who.skew;
-        if row.expires_at.is_some_and(|end| local + self.call_ms > end) {
+        let end = token.as_ref().and_then(|token| self.claim_ends.get(token)).copied();
+        if end.is_some_and(|end| local + self.call_ms > end) {
             wrong.push("that outlasts its claim");
         }
         if row.scope.as_deref() != Some(scope) {
@@ -170,6 +171,25 @@ impl State {
         } else if self.suppressed.contains_key(&row.recipient_hash) {
             self.report.checked(Invariant::I7);
         }
+    }
+}
+
+impl State {
+    /// The claim under which this invocation opened the attempt that it calls for, where the proof of an earlier call
+    /// arrived in between: proof outranks every claim, and nobody can know of it without another look at the database.
+    /// The call repeats the same bytes under the same key, and all that its claim was good for is still so.
+    fn outranked(&self, who: Who, row: &crate::store::OutboxRow) -> Option<String> {
+        let mut open = self
+            .attempts
+            .values()
+            .filter(|attempt| row.status == "sent" && attempt.outbox_id == row.id && attempt.outcome.is_none())
+            .map(|attempt| &attempt.token);
+        open.find(|token| {
+            self.tokens
+                .get(*token)
+                .is_some_and(|(owner, _)| *owner == who.invocation)
+        })
+        .cloned()
     }
 }
 

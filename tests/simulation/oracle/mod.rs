@@ -92,6 +92,8 @@ struct State {
     stated: BTreeSet<(String, bool)>,
     /// Claim tokens, who took them and after how many transactions.
     tokens: BTreeMap<String, (u64, u64)>,
+    /// When each claim ends by itself.
+    claim_ends: BTreeMap<String, i64>,
     suppressed: BTreeMap<String, u64>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,

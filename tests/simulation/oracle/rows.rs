@@ -154,6 +154,7 @@ impl State {
     fn claims(&mut self, who: Who, now: i64, old: &OutboxRow, row: &OutboxRow) {
         if let Some(token) = row.token.clone().filter(|token| Some(token) != old.token.as_ref()) {
             let taken = (who.invocation, self.transactions);
+            self.claim_ends.extend(row.expires_at.map(|end| (token.clone(), end)));
             if let Some((other, _)) = self.tokens.insert(token, taken)
                 && other != who.invocation
             {
