@@ -255,6 +255,9 @@ const CHECK_RUNS_MAX: u64 = 250;
 /// Seeds in which a check looks for its bug.
 const CHECK_SEEDS_MAX: u64 = 200;
 
+/// The trace that the check of the shrinker begins with has at least so many lines up to the break.
+const CHECK_LINES_MIN: usize = 60;
+
 /// The first seed from a number on that breaks something of a kind.
 pub fn first_broken(lane: &mut Lane, kind: Kind, from: u64) -> (u64, Ran) {
     (from..from + CHECK_SEEDS_MAX)
@@ -266,7 +269,11 @@ pub fn first_broken(lane: &mut Lane, kind: Kind, from: u64) -> (u64, Ran) {
 /// A planted bug's trace becomes much shorter, still breaks the same promise, and shrinks to the same one again.
 pub fn check_shrinks() {
     let (kind, mut lane) = (Kind::Promise(FORGETS.breaks), Lane::new(&FORGETS));
-    let (_, long) = first_broken(&mut lane, kind, 0);
+    // Where the break comes late, there is something to leave out.
+    let long = (0..CHECK_SEEDS_MAX)
+        .map(|seed| lane.seed(seed, false))
+        .find(|ran| ran.first(kind).is_some_and(|broken| broken.line >= CHECK_LINES_MIN))
+        .expect("some seed breaks the promise late");
     let shrunk = shrink(&mut lane, &long.tapes, kind, CHECK_RUNS_MAX).expect("it breaks the promise");
     let again = shrink(&mut Lane::new(&FORGETS), &long.tapes, kind, CHECK_RUNS_MAX).expect("it breaks the promise");
     assert_eq!(shrunk.ran, again.ran, "shrinking is no game of chance");
