@@ -148,35 +148,6 @@ async fn a_late_workers_settle_that_hits_nothing_is_noted_as_a_lost_claim() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_overtaken_before_it_opened_anything_keeps_the_message() {
-    let world = TestWorld::new().await;
-    let id = world.notices(1).await.remove(0);
-    let before = world.transport.executed();
-    let other = async {
-        // The claim is made, and its answer is on the way.
-        while world.transport.executed() == before {
-            tokio::task::yield_now().await;
-        }
-        world
-            .sql(
-                "UPDATE outbox SET claim_token = 'clm_of_another', claim_expires_at = claim_expires_at + 300000",
-                vec![],
-            )
-            .await;
-    };
-    let (decisions, ()) = futures_util::join!(world.deliver(), other);
-    assert!(
-        matches!(decisions[..], [Decision::Retry { delay_seconds }] if delay_seconds >= 300),
-        "{decisions:?}"
-    );
-    assert_eq!(
-        (world.status(&id).await.as_str(), world.mailer.calls()),
-        ("processing", 0)
-    );
-    assert_eq!(world.notes.count("claim_lost"), 1, "{}", world.notes.text());
-}
-
-#[tokio::test]
 async fn a_late_worker_that_lost_its_row_to_a_stop_is_noted_as_well() {
     for stop in [
         "INSERT INTO suppressions (recipient_hash, family, reason, created_at)
@@ -197,40 +168,6 @@ async fn a_late_worker_that_lost_its_row_to_a_stop_is_noted_as_well() {
 }
 
 /// Another worker claims the row while the first one, whose claim has ended, is about to open its attempt.
-#[tokio::test]
-async fn a_claim_that_is_lost_before_the_attempt_is_open_is_noted_and_its_message_comes_again() {
-    let world = TestWorld::new().await;
-    let id = world.notices(1).await.remove(0);
-    let before = world.transport.executed();
-    let other = async {
-        while world.transport.executed() == before {
-            tokio::task::yield_now().await;
-        }
-        world.clock.advance(301 * SECOND);
-        let ends = sealpost::ports::Clock::now(&world.clock).plus(300 * SECOND);
-        world
-            .sql(
-                "UPDATE outbox SET claim_token = 'of another', claim_count = claim_count + 1, claim_expires_at = ?1,
-                   relay_at = ?1",
-                vec![ends.get().into()],
-            )
-            .await;
-    };
-    let (decisions, ()) = futures_util::join!(world.deliver(), other);
-    assert_eq!(
-        decisions,
-        [Decision::Retry { delay_seconds: 300 }],
-        "{}",
-        world.notes.text()
-    );
-    assert_eq!(world.notes.count("claim_lost"), 1, "{}", world.notes.text());
-    assert_eq!(world.notes.count("rows_without_slot"), 0, "{}", world.notes.text());
-    assert_eq!(
-        (world.status(&id).await.as_str(), world.mailer.calls()),
-        ("processing", 0)
-    );
-}
-
 #[tokio::test]
 async fn a_late_workers_proof_of_acceptance_lands_whatever_the_claim() {
     let world = TestWorld::new().await;
