@@ -54,7 +54,8 @@ async fn a_row_whose_template_was_removed_waits_for_a_version_that_has_it() {
     assert_eq!(world.deliver().await, [Decision::Acknowledge]);
     assert_eq!(world.state(&id).await, state("dead_letter", "outbox_id_unclaimed"));
     world.sql("UPDATE outbox SET template = 'pledge_receipt'", vec![]).await;
-    world.run_for(120 * SECOND, 30 * SECOND).await;
+    // A dead letter rests for ten minutes before another version tries it.
+    world.run_for(630 * SECOND, 30 * SECOND).await;
     assert_eq!(world.status(&id).await, "sent");
 }
 
