@@ -263,24 +263,26 @@ pub fn main(only: Option<&str>) -> i32 {
 
 /// One run again, with its trace: after the path's name, each step with what happens at it.
 pub fn repeat(name: &str, plan: &[&str]) -> i32 {
-    let path = paths::ALL
-        .iter()
-        .find(|path| path.name == name)
-        .expect("a path of this name");
+    let Some(path) = paths::ALL.iter().find(|path| path.name == name) else {
+        return unknown("path", name, paths::ALL.iter().map(|path| path.name));
+    };
     let kinds = [Io::Database, Io::Provider, Io::Queue, Io::Sleep, Io::Acknowledge];
     let all: Vec<Injection> = kinds.into_iter().flat_map(everything).collect();
-    let plan: Vec<(usize, Injection)> = plan
-        .chunks(2)
-        .map(|pair| {
-            let injection = all.iter().find(|injection| injection.name() == pair[1]);
-            (
-                pair[0].parse().expect("a number"),
-                *injection.expect("something that can happen"),
-            )
-        })
-        .collect();
+    let mut steps: Vec<(usize, Injection)> = Vec::new();
+    for pair in plan.chunks(2) {
+        let step = pair[0].parse();
+        let injection = all
+            .iter()
+            .find(|one| pair.get(1).is_some_and(|name| one.name() == *name));
+        match (step, injection) {
+            (Ok(step), Some(injection)) => steps.push((step, *injection)),
+            (Ok(_) | Err(_), _) => {
+                return unknown("step with a fault", &pair.join(" "), all.iter().map(|one| one.name()));
+            }
+        }
+    }
     let store = Rc::new(Store::open(&[], &[]));
-    let run = run(path, &store, &NOTHING, &plan, true);
+    let run = run(path, &store, &NOTHING, &steps, true);
     for line in run.trace {
         println!("{line}");
     }
@@ -288,6 +290,15 @@ pub fn repeat(name: &str, plan: &[&str]) -> i32 {
         println!("{:?}: {}", violation.invariant, violation.what);
     }
     i32::from(!run.violations.is_empty())
+}
+
+/// Says that there is no such thing, and what there is; the exit code.
+pub fn unknown(what: &str, name: &str, there: impl Iterator<Item = impl std::fmt::Display>) -> i32 {
+    println!("there is no {what} {name:?}; there are:");
+    for one in there {
+        println!("  {one}");
+    }
+    2
 }
 
 /// The arguments that repeat a run.

@@ -221,16 +221,22 @@ fn interleave(pair: &Pair, store: &Rc<Store>, planted: &'static Planted, until_b
 /// commas between them.
 pub fn repeat(name: &str, grain: &str, answer: &str, decisions: &str) -> i32 {
     let store = Rc::new(Store::open(&[], &[]));
-    let pair = pairs::ALL
-        .iter()
-        .find(|pair| pair.name == name)
-        .expect("a pair of this name");
+    let Some(pair) = pairs::ALL.iter().find(|pair| pair.name == name) else {
+        return crate::exhaustive::unknown("pair", name, pairs::ALL.iter().map(|pair| pair.name));
+    };
     let grain = if grain == "effects" {
         Grain::Effects
     } else {
         Grain::Answers
     };
-    let answer = ANSWERS[answer.parse::<usize>().expect("a number")].1;
+    let Some((_, answer)) = answer
+        .parse()
+        .ok()
+        .and_then(|number: usize| ANSWERS.get(number))
+        .copied()
+    else {
+        return crate::exhaustive::unknown("answer", answer, 0..ANSWERS.len());
+    };
     let decisions = decisions.split(',').filter_map(|one| one.parse().ok()).collect();
     let (_, violations, trace) = run(pair, &store, &NOTHING, (grain, answer, decisions), true);
     for line in trace {
