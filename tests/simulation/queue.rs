@@ -19,6 +19,9 @@ use super::sim::Sim;
 const CONSUMERS_MAX: u32 = 2;
 /// Messages of one batch.
 const BATCH_MAX: usize = 100;
+/// Copies that a queue makes in one run: copies of copies of a message that is retried would double without end, which
+/// no queue does.
+const COPIES_MAX: u32 = 60;
 /// How soon a batch of a dead consumer comes again, at the least.
 const VISIBLE_AFTER_MS: i64 = 10_000;
 /// Input of other producers and other times.
@@ -43,6 +46,8 @@ pub struct Queue {
     max_retries: u32,
     messages: RefCell<Vec<Message>>,
     consumers: Cell<u32>,
+    /// Copies that it made by itself.
+    copies: Cell<u32>,
     /// Delivers nothing by itself.
     held: Cell<bool>,
 }
@@ -54,6 +59,7 @@ impl Queue {
             max_retries,
             messages: RefCell::default(),
             consumers: Cell::new(0),
+            copies: Cell::new(0),
             held: Cell::new(false),
         }
     }
@@ -205,7 +211,8 @@ impl Queue {
             if vanishes {
                 sim.counted(QUEUE[3]);
                 sim.note(|| format!("{}: a message vanishes", self.name));
-            } else if chance(2) {
+            } else if chance(2) && self.copies.get() < COPIES_MAX {
+                self.copies.set(self.copies.get() + 1);
                 sim.counted(QUEUE[2]);
                 twice.push(message.clone());
             }
