@@ -82,14 +82,9 @@ pub(super) fn of_state(row: &RowState, now: Millis, timing: &Timing) -> Decision
 
 /// For a row that this delivery settled, or tried to.
 pub(super) fn of_settled(row: &SettledRow, now: Millis, timing: &Timing) -> Decision {
-    of_standing(row.status, row.next_attempt_at, now, timing)
-}
-
-/// For a row that this delivery held, by where it stands now.
-pub(super) fn of_standing(status: Status, next_attempt_at: Option<i64>, now: Millis, timing: &Timing) -> Decision {
-    match status.standing() {
+    match row.status.standing() {
         Standing::Settled | Standing::AsksForAPerson => Decision::Acknowledge,
-        Standing::Open => match next_attempt_at {
+        Standing::Open => match row.next_attempt_at {
             Some(at) => {
                 let wait = Millis::new(at).since(now);
                 if queue_keeps(wait, timing) {

@@ -176,7 +176,7 @@ impl<W: World> Run<'_, W> {
             unreadable.clear();
             self.note_settled(&opened.settled, &before.settlements, fates);
             self.note_paced(&wave, &opened, fates);
-            self.note_taken(&opened, fates);
+            self.note_lost(&opened, fates);
             let calls = wave.iter().filter_map(|ready| {
                 let attempt = opened
                     .attempts
@@ -237,8 +237,8 @@ impl<W: World> Run<'_, W> {
         .await
     }
 
-    /// Rows without an attempt that nobody else holds: the pace had no slot for them. The row says when it goes on, and
-    /// the relay brings it.
+    /// Rows of ours without an attempt: the pace had no slot for them. The row says when it goes on, and the relay brings
+    /// it.
     fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let open: BTreeSet<&str> = opened
             .attempts
@@ -246,10 +246,10 @@ impl<W: World> Run<'_, W> {
             .map(|attempt| attempt.outbox_id.as_str())
             .collect();
         let mut paced = 0i64;
-        let taken = |id: &str| opened.taken.iter().any(|row| row.id == id);
+        let lost = |id: &str| opened.lost.iter().any(|row| row.id == id);
         for row in wave
             .iter()
-            .filter(|row| !open.contains(row.id.as_str()) && !taken(&row.id))
+            .filter(|row| !open.contains(row.id.as_str()) && !lost(&row.id))
         {
             paced = paced.saturating_add(1);
             fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
@@ -261,12 +261,16 @@ impl<W: World> Run<'_, W> {
         }
     }
 
-    /// Rows that another claim took while this one slept: their messages come again after its end.
-    fn note_taken(&self, opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
+    /// Rows that others took, or moved, while this worker slept. Where a claim holds one, its message comes again after
+    /// that claim's end; otherwise the row says itself how it goes on.
+    fn note_lost(&self, opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let now = self.world.clock().now();
-        for row in &opened.taken {
-            let wait = decision::past_the_claim(Some(row.claim_expires_at), now, &self.config.timing);
-            fates.insert(row.id.clone(), Fate::Decided(wait));
+        for row in &opened.lost {
+            let decision = match row.claim_expires_at {
+                Some(_) => decision::past_the_claim(row.claim_expires_at, now, &self.config.timing),
+                None => Decision::Acknowledge,
+            };
+            fates.insert(row.id.clone(), Fate::Decided(decision));
             self.world
                 .log()
                 .note(Level::Warn, "claim_lost", &[("outboxId", Field::Id(&row.id))]);

@@ -81,13 +81,13 @@ pub struct OpenedAttempt {
     pub seal_sha256: String,
 }
 
-/// A row that was ours, and is another's.
+/// A row whose claim was lost: others have moved it since.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct TakenRow {
+pub struct LostRow {
     /// Its id.
     pub id: String,
-    /// When the other claim ends (Unix ms).
-    pub claim_expires_at: i64,
+    /// When the claim ends that holds it now, if one does (Unix ms).
+    pub claim_expires_at: Option<i64>,
 }
 
 /// What the middle round trip brought.
@@ -95,8 +95,8 @@ pub struct TakenRow {
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
-    /// Rows that another claim holds by now: nothing of them was changed.
-    pub taken: Vec<TakenRow>,
+    /// Rows that were no longer ours: nothing of them was changed.
+    pub lost: Vec<LostRow>,
     /// What became of the wave before.
     pub settled: Settled,
 }
@@ -170,7 +170,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
             vec![
                 openings.clone(),
                 token.clone(),
-                now,
+                now.clone(),
                 Value::Integer(request.pace_wait_ms_max),
             ],
         ),
@@ -184,11 +184,11 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         .chain(request.rejections.iter().map(|rejection| rejection.id))
         .collect();
     let ids = Value::Text(serde_json::json!(ids).to_string());
-    statements.push(Statement::new(TAKEN, vec![ids, token]));
+    statements.push(Statement::new(LOST, vec![ids, token, now]));
     let results = database.run(Transaction::repeatable_write(statements)).await?;
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
-        taken: rows_at(&results, opened_at.saturating_add(1))?,
+        lost: rows_at(&results, opened_at.saturating_add(1))?,
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -253,6 +253,7 @@ const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o
   WHERE a.claim_token = ?2 AND a.closed_at IS NULL AND o.claim_token = ?2 AND o.status = 'processing'
   ORDER BY a.planned_at, o.seq";
 
-/// ?1 ids, ?2 token
-const TAKEN: &str = "SELECT o.id, o.claim_expires_at FROM json_each(?1) j JOIN outbox o ON o.id = j.value
-  WHERE o.status = 'processing' AND o.claim_token <> ?2";
+/// Neither ours now nor moved by this transaction. ?1 ids, ?2 token, ?3 now
+const LOST: &str = "SELECT o.id, o.claim_expires_at FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+  WHERE o.claim_token IS NOT ?2
+    AND NOT (o.updated_at = ?3 AND (o.cause = 'paced' OR o.status IN ('dead_letter', 'unknown')))";

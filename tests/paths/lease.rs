@@ -220,3 +220,24 @@ async fn a_worker_that_slept_past_its_lease_before_it_opened_forgets_no_message_
         successor.await;
     }
 }
+
+#[tokio::test]
+async fn a_worker_that_slept_until_its_row_was_sent_notes_a_lost_claim_and_no_missing_slot() {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let (before, mut late) = (world.transport.executed(), Box::pin(world.deliver()));
+    while world.transport.executed() == before {
+        assert!(late.as_mut().now_or_never().is_none(), "it is on its way");
+    }
+    world.clock.advance(301 * SECOND);
+    world.deliver_ids(&[&id]).await;
+    assert_eq!(world.status(&id).await, "sent");
+    assert_eq!(late.await, [Decision::Acknowledge]);
+    assert_eq!(
+        (world.notes.count("claim_lost"), world.notes.count("rows_without_slot")),
+        (1, 0),
+        "{}",
+        world.notes.text()
+    );
+    assert_eq!(world.mailer.calls(), 1);
+}

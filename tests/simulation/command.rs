@@ -115,12 +115,7 @@ pub struct SeedWords {
 impl SeedWords {
     /// A place to run in as the words say.
     pub fn lane(&self) -> Lane {
-        let lane = Lane::new(self.planted.unwrap_or(&planted::NOTHING));
-        if self.behind_the_server {
-            lane.behind_the_server()
-        } else {
-            lane
-        }
+        lane(self.planted.unwrap_or(&planted::NOTHING), self.behind_the_server)
     }
 
     /// What a person adds to a command that is to run the same program.
