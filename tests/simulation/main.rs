@@ -8,11 +8,7 @@
     reason = "a test stops where something is not as expected, in its helpers too"
 )]
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "a test binary exports nothing; shared helpers are used in part"
-)]
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 mod callers;
 mod checks;
@@ -46,6 +42,7 @@ mod store;
 mod trace;
 
 #[path = "../paths/support/settings.rs"]
+#[allow(dead_code, reason = "the tests of the paths use all of it")]
 mod settings;
 
 fn main() -> std::process::ExitCode {

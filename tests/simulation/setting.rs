@@ -36,13 +36,11 @@ pub struct Fact {
     pub family: &'static str,
     pub intent: Json,
     pub other: Json,
-    pub not_before: Option<i64>,
     pub not_after: Option<i64>,
 }
 
 /// A version of the program with its settings.
 pub struct Version {
-    pub name: &'static str,
     pub config: Config,
 }
 
@@ -191,10 +189,7 @@ pub fn version(profile: Profile, program: Program) -> &'static Version {
                 settings.extend(profile.settings());
                 let mut config = crate::settings::config_with(&settings);
                 config.policy = program.policy();
-                Version {
-                    name: program.name(),
-                    config,
-                }
+                Version { config }
             })
             .collect()
     });
@@ -359,7 +354,6 @@ pub fn fact_of(
         family,
         intent,
         other,
-        not_before,
         not_after,
     }
 }
@@ -378,7 +372,6 @@ pub fn crowd(count: u32) -> Vec<Fact> {
                 to,
                 family: HELD_FAMILY,
                 intent,
-                not_before: None,
                 not_after: None,
             }
         })
