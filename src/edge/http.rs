@@ -9,18 +9,34 @@ use super::world::EdgeWorld;
 use crate::config::Config;
 use crate::operate::{Answer, BODY_BYTES_MAX, Request, answer, not_configured};
 use crate::publish::publish_after_intake;
+use crate::receipts::{HEADER_NAMES, SignatureHeaders};
 
 /// Answers, and publishes after the answer.
 pub(super) async fn handle(mut request: worker::Request, env: Env, context: Context) -> worker::Result<Response> {
     let header = |name: &str| request.headers().get(name).ok().flatten();
     let (authorization, content_type) = (header("authorization"), header("content-type"));
+    let signed = HEADER_NAMES.map(|names| names.map(header));
+    let signed = signed
+        .iter()
+        .find(|headers| headers.iter().all(Option::is_some))
+        .or(signed.first());
     let (method, path) = (request.method().to_string(), request.path());
+    let query = request.url().ok().and_then(|url| url.query().map(str::to_owned));
     let body = read(&mut request).await;
     let plain = Request {
         method: &method,
         path: &path,
+        query: query.as_deref(),
         authorization: authorization.as_deref(),
         content_type: content_type.as_deref(),
+        signature: match signed {
+            Some([id, timestamp, signature]) => SignatureHeaders {
+                id: id.as_deref(),
+                timestamp: timestamp.as_deref(),
+                signature: signature.as_deref(),
+            },
+            None => SignatureHeaders::default(),
+        },
         body: body.as_deref(),
     };
     let config = match Config::read(&settings::of(&env)) {
@@ -61,7 +77,7 @@ fn respond(answer: &Answer) -> worker::Result<Response> {
     for (name, value) in &answer.headers {
         headers.set(name, value)?;
     }
-    Ok(Response::from_bytes(answer.body.to_string().into_bytes())?
+    Ok(Response::from_bytes(answer.bytes())?
         .with_status(answer.status)
         .with_headers(headers))
 }

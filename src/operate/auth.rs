@@ -26,6 +26,24 @@ pub(super) fn require(role: &TokenList, request: &Request<'_>) -> Result<(), Ans
     .with_header("www-authenticate", "Bearer"))
 }
 
+/// Who gives an order, as the operators' log names them.
+pub(super) struct Operator {
+    /// The beginning of the token's hash.
+    pub(super) name: String,
+}
+
+/// Lets an operator pass.
+///
+/// # Errors
+/// As for [`require`].
+pub(super) fn operator(role: &TokenList, request: &Request<'_>) -> Result<Operator, Answer> {
+    require(role, request)?;
+    let name = bearer(request)
+        .and_then(|token| role.name_of(token))
+        .unwrap_or_default();
+    Ok(Operator { name })
+}
+
 pub(super) fn bearer<'a>(request: &Request<'a>) -> Option<&'a str> {
     let (scheme, token) = request.authorization?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

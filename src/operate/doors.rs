@@ -2,8 +2,9 @@
 
 use super::auth;
 use super::health::health;
-use super::http::{Answer, Request};
+use super::http::{Answer, Request, is_json};
 use super::story::story;
+use super::{parking, queues, receipts, suppressions, unknown, unsubscribe};
 use crate::config::{Config, SettingError};
 use crate::intake::{IntakeError, record_intents};
 use crate::outbox::id::is_outbox_id;
@@ -18,26 +19,49 @@ enum Door<'a> {
     Intents,
     Intent(&'a str),
     Health,
+    Receipts,
+    Unsubscribe(&'a str),
+    Operators(Room<'a>),
+}
+
+/// What only operators may enter.
+enum Room<'a> {
+    Suppressions(suppressions::Door),
+    Parking(parking::Door<'a>),
+    Unknown(unknown::Door<'a>),
+    Queue(queues::Door<'a>),
 }
 
 impl Door<'_> {
-    const fn method(&self) -> &'static str {
+    const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Intents => "POST",
-            Self::Intent(_) | Self::Health => "GET",
+            Self::Intents | Self::Receipts => &["POST"],
+            Self::Intent(_) | Self::Health => &["GET"],
+            Self::Unsubscribe(_) => &["GET", "POST"],
+            Self::Operators(room) => match room {
+                Room::Suppressions(door) => door.methods(),
+                Room::Parking(door) => door.methods(),
+                Room::Unknown(door) => door.methods(),
+                Room::Queue(door) => door.methods(),
+            },
         }
     }
 }
 
 fn door<'a>(path: &'a str) -> Option<Door<'a>> {
-    match path {
-        "/v1/intents" => Some(Door::Intents),
-        "/health" => Some(Door::Health),
-        _ => path
-            .strip_prefix("/v1/intents/")
-            .filter(|id| !id.contains('/'))
-            .map(Door::Intent),
-    }
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    Some(match parts.as_slice() {
+        ["health"] => Door::Health,
+        ["v1", "intents"] => Door::Intents,
+        ["v1", "intents", id] => Door::Intent(id),
+        ["v1", "receipts", "resend"] => Door::Receipts,
+        ["v1", "unsubscribe", token] => Door::Unsubscribe(token),
+        ["v1", "suppressions", rest @ ..] => Door::Operators(Room::Suppressions(suppressions::Door::of(rest)?)),
+        ["v1", "parking", rest @ ..] => Door::Operators(Room::Parking(parking::Door::of(rest)?)),
+        ["v1", "unknown", rest @ ..] => Door::Operators(Room::Unknown(unknown::Door::of(rest)?)),
+        ["v1", "queues", rest @ ..] => Door::Operators(Room::Queue(queues::Door::of(rest)?)),
+        _ => return None,
+    })
 }
 
 /// Answers a request. Never fails: whatever happens is an answer.
@@ -45,9 +69,9 @@ pub async fn answer<W: World>(world: &W, config: &Config, request: &Request<'_>)
     let Some(door) = door(request.path) else {
         return Answer::problem(404, "no_such_door", "See the README for the doors there are.");
     };
-    if request.method != door.method() {
+    if !door.methods().contains(&request.method) {
         return Answer::problem(405, "method_not_allowed", "Use the method that the Allow header names.")
-            .with_header("allow", door.method());
+            .with_header("allow", door.methods().join(", "));
     }
     match door {
         Door::Health => health(world, config, request).await,
@@ -60,6 +84,31 @@ pub async fn answer<W: World>(world: &W, config: &Config, request: &Request<'_>)
             Ok(()) => Answer::problem(404, "no_such_intent", "There is no intent with this id."),
             Err(refusal) => refusal,
         },
+        Door::Receipts => receipts::answer(world, config, request).await,
+        Door::Unsubscribe(token) => unsubscribe::answer(world, config, request, token).await,
+        Door::Operators(room) => match auth::operator(&config.operators, request) {
+            Ok(operator) => order(world, config, request, &operator, room).await,
+            Err(refusal) => refusal,
+        },
+    }
+}
+
+async fn order<W: World>(
+    world: &W,
+    config: &Config,
+    request: &Request<'_>,
+    operator: &auth::Operator,
+    room: Room<'_>,
+) -> Answer {
+    let done = match room {
+        Room::Suppressions(door) => suppressions::answer(world, config, request, operator, door).await,
+        Room::Parking(door) => parking::answer(world, config, request, operator, door).await,
+        Room::Unknown(door) => unknown::answer(world, config, request, operator, door).await,
+        Room::Queue(door) => queues::answer(world, config, request, operator, door).await,
+    };
+    match done {
+        Ok(answer) => answer.with_header("cache-control", "no-store"),
+        Err(error) => database_failed(world, &error),
     }
 }
 
@@ -102,12 +151,6 @@ async fn intents<W: World>(world: &W, config: &Config, request: &Request<'_>) ->
         Err(IntakeError::Request(problem)) => Answer::refused(&problem),
         Err(IntakeError::Database(error)) => database_failed(world, &error),
     }
-}
-
-fn is_json(content_type: Option<&str>) -> bool {
-    content_type
-        .and_then(|text| text.split(';').next())
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// A failure of ours. The code says which; the advice is the same for all that may pass: repeat the very same request.

@@ -1,24 +1,74 @@
 //! Requests and answers as plain values.
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::outbox::problem::Problem;
+use crate::receipts::SignatureHeaders;
 use crate::store::publish::Reservation;
 
+/// The longest body that an operator's order has.
+const ORDER_BYTES_MAX: usize = 64 * 1024;
+
 /// What a door has to know of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request<'a> {
     /// The method, in upper case.
     pub method: &'a str,
     /// The path, without the query.
     pub path: &'a str,
+    /// The query, without its question mark.
+    pub query: Option<&'a str>,
     /// The `Authorization` header.
     pub authorization: Option<&'a str>,
     /// The `Content-Type` header.
     pub content_type: Option<&'a str>,
+    /// The headers of a signed event.
+    pub signature: SignatureHeaders<'a>,
     /// The body; `None` where it is longer than [`super::BODY_BYTES_MAX`].
     pub body: Option<&'a [u8]>,
+}
+
+impl Request<'_> {
+    /// A parameter of the query, decoded; the first one where there are several.
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+        form_urlencoded::parse(self.query?.as_bytes())
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value.into_owned())
+    }
+
+    /// An operator's order.
+    ///
+    /// # Errors
+    /// The answer to give: 413, 415, or 422 with what the reader says of the field (names and types, never values).
+    pub(super) fn order<T: DeserializeOwned>(&self) -> Result<T, Answer> {
+        if !is_json(self.content_type) {
+            return Err(Answer::problem(
+                415,
+                "json_expected",
+                "Send the order as application/json.",
+            ));
+        }
+        let body = self.body.filter(|body| body.len() <= ORDER_BYTES_MAX);
+        let Some(body) = body else {
+            return Err(Answer::problem(413, "body_too_large", "An order holds 64 KiB."));
+        };
+        serde_json::from_slice(body).map_err(|_| {
+            Answer::problem(
+                422,
+                "order_invalid",
+                "Send the members that this door names, each with its type, and no others.",
+            )
+        })
+    }
+}
+
+/// Whether a content type is JSON, whatever its parameters.
+pub(super) fn is_json(content_type: Option<&str>) -> bool {
+    content_type
+        .and_then(|text| text.split(';').next())
+        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// What goes back, and what is done after it went.
@@ -28,10 +78,12 @@ pub struct Answer {
     pub status: u16,
     /// Headers beside the usual ones.
     pub headers: Vec<(&'static str, String)>,
-    /// `application/json` or `application/problem+json`.
+    /// `application/json`, `application/problem+json` or `text/html`.
     pub content_type: &'static str,
-    /// The body.
+    /// The body, where it is JSON.
     pub body: Value,
+    /// The body, where it is a page.
+    pub page: Option<Box<str>>,
     /// Rows to publish after the answer.
     pub to_publish: Vec<Reservation>,
 }
@@ -44,7 +96,16 @@ impl Answer {
             headers: Vec::new(),
             content_type: "application/json",
             body: serde_json::to_value(body).unwrap_or(Value::Null),
+            page: None,
             to_publish: Vec::new(),
+        }
+    }
+
+    /// The bytes that go out.
+    pub fn bytes(&self) -> Vec<u8> {
+        match &self.page {
+            Some(page) => page.as_bytes().to_vec(),
+            None => self.body.to_string().into_bytes(),
         }
     }
 

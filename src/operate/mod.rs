@@ -4,7 +4,13 @@ mod auth;
 mod doors;
 mod health;
 mod http;
+mod parking;
+mod queues;
+mod receipts;
 mod story;
+mod suppressions;
+mod unknown;
+mod unsubscribe;
 
 pub use doors::{BODY_BYTES_MAX, answer, not_configured};
 pub use http::{Answer, Request};

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_triggers_keep_the_same_list_of_doubts() {
-        let schema = include_str!("../../migrations/0001_outbox.sql");
+        let schema = include_str!("../../migrations/0002_hearing_back.sql");
         let doubts: Vec<String> = ALL
             .iter()
             .filter(|outcome| outcome.leaves_doubt())

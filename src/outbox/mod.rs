@@ -18,6 +18,7 @@ pub mod json;
 pub mod keys;
 pub mod letter;
 pub mod problem;
+pub mod receipt;
 pub mod seal;
 pub mod status;
 pub mod tags;

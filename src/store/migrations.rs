@@ -26,12 +26,20 @@ pub struct Migration {
 }
 
 /// Every migration, in order.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_outbox",
-    script: include_str!("../../migrations/0001_outbox.sql"),
-    serves_from: 1,
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_outbox",
+        script: include_str!("../../migrations/0001_outbox.sql"),
+        serves_from: 1,
+    },
+    Migration {
+        version: 2,
+        name: "0002_hearing_back",
+        script: include_str!("../../migrations/0002_hearing_back.sql"),
+        serves_from: 1,
+    },
+];
 
 /// Why a database could not be brought up to date.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

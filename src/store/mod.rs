@@ -14,6 +14,7 @@ mod lists;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod migrations;
 pub mod open;
+pub mod operator_log;
 pub mod parking;
 mod prune;
 pub mod publish;

@@ -179,6 +179,7 @@ proptest! {
         let world = FuzzWorld::new(Says(Err(error)));
         let request = Request {
             method: &method, path: &path, authorization: authorization.as_deref(), content_type: content_type.as_deref(), body: body.as_deref(),
+            ..Request::default()
         };
         let answer = now(answer(&world, &config(), &request));
         prop_assert!([400, 401, 404, 405, 413, 415, 422, 500, 503].contains(&answer.status), "{}", answer.status);
@@ -202,6 +203,7 @@ proptest! {
         for method in ["GET", "POST"] {
             let request = Request {
                 method, path: &path, authorization: Some("Bearer producer"), content_type: Some("application/json"), body: body.as_deref(),
+                ..Request::default()
             };
             let answer = now(answer(&world, &config(), &request));
             prop_assert!((200..600).contains(&answer.status));
@@ -219,7 +221,7 @@ proptest! {
             if asked == name.0 { Some(format!("{MARK}\u{1}{value}")) } else { found }
         };
         if let Err(error) = Config::read(&lookup) {
-            let request = Request { method: "GET", path: &path, authorization: None, content_type: None, body: None };
+            let request = Request { method: "GET", path: &path, authorization: None, content_type: None, body: None, ..Request::default() };
             let answer = not_configured(&error, &request);
             prop_assert_eq!(answer.status, 503);
             prop_assert!(!said_by_us(&answer).contains(MARK));

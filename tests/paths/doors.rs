@@ -17,6 +17,7 @@ fn request<'a>(method: &'a str, path: &'a str, token: Option<&'a str>, body: Opt
         authorization: token,
         content_type: Some("application/json"),
         body,
+        ..Request::default()
     }
 }
 
@@ -113,6 +114,7 @@ async fn a_request_that_no_door_takes_is_told_why() {
             authorization: Some(PRODUCER),
             content_type,
             body,
+            ..Request::default()
         };
         let answer = answer(&world, &world.config, &request).await;
         assert_eq!(answer.content_type, "application/problem+json");

@@ -5,6 +5,7 @@ use sealpost::consume::Decision;
 use sealpost::outbox::envelope::Envelope;
 use sealpost::ports::{Clock as _, World as _};
 use sealpost::store::database::{Database as _, Statement, Transaction};
+use sealpost::store::guard::SCHEMA_VERSION;
 use sealpost::store::hrana::Hrana;
 use sealpost::store::migrations::{MIGRATIONS, MigrateError, Migration, migrate};
 
@@ -58,7 +59,7 @@ fn statements(script: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_migration_that_fails_after_any_statement_leaves_nothing_and_a_second_run_converges() {
-    for migration in MIGRATIONS {
+    for (at, migration) in MIGRATIONS.iter().enumerate() {
         let list = statements(migration.script);
         assert!(list.len() > 20, "the script is split into its statements");
         for after in 0..=list.len() {
@@ -72,17 +73,22 @@ async fn a_migration_that_fails_after_any_statement_leaves_nothing_and_a_second_
                 script: broken.leak(),
                 ..*migration
             };
+            migrate(&database, &MIGRATIONS[..at], clock.now())
+                .await
+                .expect("what came before");
+            let before = schema(&database).await;
             let result = migrate(&database, &[spoilt], clock.now()).await;
             assert!(
                 matches!(result, Err(MigrateError::Failed { .. })),
                 "after {after}: {result:?}"
             );
-            assert_eq!(schema(&database).await, Vec::<String>::new(), "after {after}");
-            assert_eq!(recorded(&database).await, 0, "after {after}");
+            assert_eq!(schema(&database).await, before, "after {after}");
+            assert_eq!(recorded(&database).await, at, "after {after}");
             let result = migrate(&database, MIGRATIONS, clock.now())
                 .await
                 .expect("the second run");
-            assert_eq!(result.applied, [migration.name]);
+            assert_eq!(result.applied[0], migration.name);
+            assert_eq!(result.version as usize, MIGRATIONS.len());
         }
     }
 }
@@ -237,9 +243,12 @@ async fn refuses_work(world: &TestWorld, id: &str, why: &str) {
 #[tokio::test]
 async fn a_program_refuses_work_on_a_schema_that_does_not_fit_and_acknowledges_nothing() {
     for (sql, why) in [
-        ("UPDATE schema_migrations SET version = 0", "older than the program"),
         (
-            "UPDATE schema_migrations SET version = 2, serves_from = 2",
+            "UPDATE schema_migrations SET version = -version",
+            "older than the program",
+        ),
+        (
+            "UPDATE schema_migrations SET version = version + 1000, serves_from = 1000",
             "too new for the program",
         ),
         ("DELETE FROM schema_migrations", "without a history"),
@@ -252,12 +261,15 @@ async fn a_program_refuses_work_on_a_schema_that_does_not_fit_and_acknowledges_n
         // The right schema, and everything goes on.
         world
             .sql(
-                "INSERT OR REPLACE INTO schema_migrations VALUES (1, 'x', 'x', 1, 1)",
-                Vec::new(),
+                "INSERT INTO schema_migrations VALUES (?1, 'x', 'x', 1, 1)",
+                vec![SCHEMA_VERSION.into()],
             )
             .await;
         world
-            .sql("DELETE FROM schema_migrations WHERE version <> 1", Vec::new())
+            .sql(
+                "DELETE FROM schema_migrations WHERE version <> ?1",
+                vec![SCHEMA_VERSION.into()],
+            )
             .await;
         world.deliver_ids(&[&id]).await;
         assert_eq!(world.status(&id).await, "sent", "{why}");
@@ -276,8 +288,8 @@ async fn a_newer_schema_that_still_serves_the_program_is_fine() {
     let world = TestWorld::new().await;
     world
         .sql(
-            "INSERT INTO schema_migrations VALUES (2, 'next', 'x', 1, 1)",
-            Vec::new(),
+            "INSERT INTO schema_migrations VALUES (?1 + 1, 'next', 'x', 1, 1)",
+            vec![SCHEMA_VERSION.into()],
         )
         .await;
     let id = world.notices(1).await.remove(0);

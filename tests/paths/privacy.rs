@@ -220,6 +220,7 @@ async fn no_answer_repeats_what_a_refused_request_said() {
             authorization: Some(PRODUCER),
             content_type: Some("application/json"),
             body: Some(body.as_bytes()),
+            ..Request::default()
         };
         shown.add(answer(&world, &world.config, &request).await.body.to_string());
     }

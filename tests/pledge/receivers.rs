@@ -70,6 +70,7 @@ async fn troubles(platform: &Platform) -> Vec<String> {
         authorization: None,
         content_type: None,
         body: Some(&[]),
+        ..Request::default()
     };
     let answer = answer(&platform.world, &platform.world.config, &request).await;
     let list = answer.body["troubles"].as_array().expect("a list");
