@@ -41,6 +41,18 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
             json!({ "from": event.from_status, "to": event.to_status, "cause": event.cause, "at": time(event.at) })
         })
         .collect();
+    let receipts: Vec<Value> = story
+        .receipts
+        .iter()
+        .map(|receipt| {
+            json!({
+                "news": receipt.news,
+                "detail": receipt.detail,
+                "at": time(receipt.at),
+                "receivedAt": time(receipt.received_at),
+            })
+        })
+        .collect();
     let row = story.intent;
     Ok(Answer::json(
         200,
@@ -53,6 +65,11 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
             "cause": row.cause,
             "deadLetterClass": row.dead_class,
             "delivery": row.delivery,
+            "deliveryAt": row.delivery_at.map(time),
+            "deliveryDetail": row.delivery_detail,
+            "resend": row.resend,
+            "resendOf": row.resend_of,
+            "resolvedAt": row.resolved_at.map(time),
             "attemptCount": row.attempt_count,
             "claimCount": row.claim_count,
             "publishCount": row.publish_count,
@@ -66,6 +83,7 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
             "settledAt": row.settled_at.map(time),
             "attempts": attempts,
             "events": events,
+            "receipts": receipts,
         }),
     ))
 }

@@ -27,6 +27,11 @@ pub struct IntentRow {
     pub cause: String,
     pub dead_class: Option<String>,
     pub delivery: Option<String>,
+    pub delivery_at: Option<i64>,
+    pub delivery_detail: Option<String>,
+    pub resend: u32,
+    pub resend_of: Option<String>,
+    pub resolved_at: Option<i64>,
     pub attempt_count: u32,
     pub publish_count: u32,
     pub claim_count: u32,
@@ -68,6 +73,19 @@ pub struct EventRow {
     pub at: i64,
 }
 
+/// One thing that the provider said about it.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the columns of receipts, documented in the migration"
+)]
+pub struct ReceiptRow {
+    pub news: String,
+    pub detail: Option<String>,
+    pub at: i64,
+    pub received_at: i64,
+}
+
 /// One intent's story.
 #[derive(Clone, Debug)]
 pub struct Story {
@@ -77,6 +95,8 @@ pub struct Story {
     pub attempts: Vec<AttemptRow>,
     /// Its changes of state, oldest first.
     pub events: Vec<EventRow>,
+    /// What the provider said about it, oldest first.
+    pub receipts: Vec<ReceiptRow>,
 }
 
 /// "What happened to this one?"
@@ -90,7 +110,8 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
         .run(Transaction::read(vec![
             Statement::new(INTENT, vec![id.clone()]),
             Statement::new(ATTEMPTS, vec![id.clone(), limit.clone()]),
-            Statement::new(EVENTS, vec![id, limit]),
+            Statement::new(EVENTS, vec![id.clone(), limit.clone()]),
+            Statement::new(RECEIPTS, vec![id, limit]),
         ]))
         .await
         .map_err(guarded)?;
@@ -101,10 +122,12 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
         intent,
         attempts: rows_at(&results, 1)?,
         events: rows_at(&results, 2)?,
+        receipts: rows_at(&results, 3)?,
     }))
 }
 
-const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery, attempt_count, publish_count,
+const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery,
+    delivery_at, delivery_detail, resend, resend_of, resolved_at, attempt_count, publish_count,
     claim_count, next_attempt_at, not_before, not_after, provider_message_id, last_error, created_at, updated_at, settled_at
   FROM outbox WHERE id = ?1";
 
@@ -115,6 +138,10 @@ const ATTEMPTS: &str = "SELECT id, opened_at, closed_at, outcome, http_status, e
 const EVENTS: &str = "SELECT from_status, to_status, cause, at FROM (
     SELECT * FROM events WHERE outbox_id = ?1 ORDER BY seq DESC LIMIT ?2)
   ORDER BY seq";
+
+const RECEIPTS: &str = "SELECT news, detail, at, received_at FROM (
+    SELECT * FROM receipts WHERE outbox_id = ?1 ORDER BY at DESC LIMIT ?2)
+  ORDER BY at, received_at";
 
 /// How the pipeline is doing.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -200,6 +227,7 @@ pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecor
             ],
         ),
     ];
+    statements.extend(super::receipts::joined_late(now));
     statements.extend(super::prune::statements(now, tick.prune_settled_until));
     let results = database
         .run(Transaction::repeatable_write(statements))

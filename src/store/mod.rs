@@ -18,5 +18,6 @@ pub mod operator_log;
 pub mod parking;
 mod prune;
 pub mod publish;
+pub mod receipts;
 pub mod settle;
 mod shared_sql;

@@ -1,6 +1,7 @@
 //! What goes when a row has been settled for long enough: letter, attempts, and all events but the last. The row and its
 //! keys stay as a tombstone without personal data, so that a replay in a year is still a duplicate. Rows that are open, or
-//! that ask for a person, are never touched.
+//! that ask for a person, are never touched. Receipts go by their own age: what they said stands in the rows and in the
+//! suppressions, which stay.
 
 use libsql::Value;
 
@@ -9,6 +10,8 @@ use crate::outbox::time::Millis;
 
 /// Rows that one tick prunes at most: it drains 144,000 rows a day, and never delays a publication.
 const ROWS_MAX: i64 = 100;
+/// Receipts that one tick prunes at most: a mail has several.
+const RECEIPTS_MAX: i64 = 1_000;
 
 /// The statements that prune the next rows which were settled at or before `settled_until`. They belong into one
 /// transaction, in this order: the last one takes the rows out of the page of all.
@@ -16,6 +19,7 @@ const ROWS_MAX: i64 = 100;
 /// Repeatable: a second run prunes the next rows.
 pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
     let page = vec![Value::Integer(settled_until.get()), Value::Integer(ROWS_MAX)];
+    let resolved = page.clone();
     vec![
         Statement::new(LETTERS, page.clone()),
         Statement::new(ATTEMPTS, page.clone()),
@@ -28,6 +32,13 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
                 Value::Integer(now.get()),
             ],
         ),
+        Statement::new(
+            RECEIPTS,
+            vec![Value::Integer(settled_until.get()), Value::Integer(RECEIPTS_MAX)],
+        ),
+        Statement::new(RESOLVED_LETTERS, resolved.clone()),
+        Statement::new(RESOLVED_SEALS, resolved.clone()),
+        Statement::new(MARK_RESOLVED, resolved),
     ]
 }
 
@@ -51,3 +62,22 @@ const EVENTS: &str = concat!(
 
 /// ?3 now
 const MARK: &str = concat!("UPDATE outbox SET pruned_at = ?3 WHERE id IN ", page!());
+
+/// ?1 received until, ?2 at most
+const RECEIPTS: &str = "DELETE FROM receipts WHERE event_id IN
+  (SELECT event_id FROM receipts WHERE received_at <= ?1 ORDER BY received_at LIMIT ?2)";
+
+/// Rows that stay unknown although a person has decided about them: what is personal goes after the same time.
+/// ?1 resolved until, ?2 at most
+macro_rules! resolved {
+    () => {
+        "(SELECT id FROM outbox WHERE resolved_at <= ?1 AND resolved_at IS NOT NULL AND letter_gone = 0
+          ORDER BY resolved_at LIMIT ?2)"
+    };
+}
+
+const RESOLVED_LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN ", resolved!());
+
+const RESOLVED_SEALS: &str = concat!("DELETE FROM seals WHERE outbox_id IN ", resolved!());
+
+const MARK_RESOLVED: &str = concat!("UPDATE outbox SET letter_gone = 1 WHERE id IN ", resolved!());

@@ -142,20 +142,24 @@ pub async fn settle(
 }
 
 /// The statements of a settle; the same for a wave that is closed on the way.
-pub(super) fn statements(token: &str, now: Millis, settlements: &[Settlement]) -> Vec<Statement> {
+pub(super) fn statements(token: &str, at: Millis, settlements: &[Settlement]) -> Vec<Statement> {
     if settlements.is_empty() {
         return Vec::new();
     }
     let list = Value::Text(serde_json::json!(settlements).to_string());
-    let (token, now) = (Value::Text(token.to_owned()), Value::Integer(now.get()));
-    vec![
+    let (token, now) = (Value::Text(token.to_owned()), Value::Integer(at.get()));
+    let late = super::receipts::joined_by(&list, at);
+    let mut statements = vec![
         Statement::new(CLOSE, vec![list.clone(), now.clone()]),
         Statement::new(ACCEPT, vec![list.clone(), now.clone()]),
         Statement::new(ACCEPT_REFUSED, vec![list.clone(), now.clone()]),
         Statement::new(SECOND_MAIL, vec![list.clone(), now.clone()]),
         Statement::new(MOVE, vec![list.clone(), token, now.clone()]),
         Statement::new(WHERE_NOW, vec![list, now]),
-    ]
+    ];
+    // Last: where the rows stand is read at a fixed place of the answer.
+    statements.extend(late);
+    statements
 }
 
 /// Reads the answer to [`statements`], which come first in their transaction.

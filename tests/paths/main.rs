@@ -29,6 +29,7 @@ mod poison;
 mod privacy;
 mod prune;
 mod publish;
+mod receipts;
 mod relay;
 mod review;
 mod settle;

@@ -27,6 +27,8 @@ pub enum Subject {
     Operators,
     /// How long things take.
     Latency,
+    /// What the provider says afterwards, and what people do about it.
+    News,
 }
 
 /// All subjects, in the order of their tapes, by their names.
@@ -40,10 +42,11 @@ pub const NAMES: [&str; SUBJECTS] = [
     "deaths",
     "operators",
     "latency",
+    "news",
 ];
 
 /// How many subjects there are.
-pub const SUBJECTS: usize = 9;
+pub const SUBJECTS: usize = 10;
 
 /// The tapes of one run.
 pub type Tapes = [Vec<u32>; SUBJECTS];

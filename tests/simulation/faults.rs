@@ -107,12 +107,26 @@ pub const OTHERS: [&str; 13] = [
     "death: of everybody who touches one row",
 ];
 
+/// What happens to the provider's events.
+pub const WEBHOOKS: [&str; 9] = [
+    "webhook: delivered twice",
+    "webhook: lost",
+    "webhook: late by hours",
+    "webhook: late by days",
+    "webhook: at once",
+    "webhook: without our tag",
+    "webhook: of another environment",
+    "webhook: about a mail that nobody knows",
+    "webhook: input that nobody understands",
+];
+
 /// Every fault's name.
 pub static ALL: std::sync::LazyLock<Vec<&'static str>> = std::sync::LazyLock::new(|| {
     let mut all: Vec<&'static str> = DATABASE.iter().map(|fault| fault.name()).collect();
     all.extend(PROVIDER.iter().map(|(_, name)| *name));
     all.extend(QUEUE);
     all.extend(OTHERS);
+    all.extend(WEBHOOKS);
     all
 });
 

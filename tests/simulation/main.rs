@@ -40,6 +40,7 @@ mod stage;
 mod stop;
 mod store;
 mod trace;
+mod webhooks;
 
 #[path = "../paths/support/settings.rs"]
 #[allow(dead_code, reason = "the tests of the paths use all of it")]

@@ -17,6 +17,7 @@ use super::script::Script;
 use super::setting::{Fact, Program, START_MS, Setting, hash_of};
 use super::store::Store;
 use super::trace::Trace;
+use super::webhooks::Webhooks;
 
 /// A place where the program runs. All it does dies with it.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub struct Sim {
     /// One provider for each account.
     pub providers: RefCell<BTreeMap<String, Model>>,
     pub mails: Cell<u64>,
+    /// What the provider says afterwards.
+    pub webhooks: Webhooks,
     pub main: Queue,
     pub dead: Queue,
     pub instances: RefCell<Vec<Instance>>,
@@ -94,6 +97,7 @@ impl Sim {
             script: Script::default(),
             providers: RefCell::default(),
             mails: Cell::new(0),
+            webhooks: Webhooks::draw(&choices),
             instances: RefCell::new(instances),
             quiet: Cell::new(false),
             invocations: Cell::new(0),
@@ -204,7 +208,6 @@ impl Sim {
              ON CONFLICT DO NOTHING",
             vec![hash.clone().into(), self.now().into()],
         );
-        self.oracle.suppressed(&hash);
     }
 
     /// Pauses everything, or a family, for a while.

@@ -42,6 +42,8 @@ pub struct OutboxRow {
     pub message_id: Option<String>,
     pub recipient_hash: String,
     pub updated_at: i64,
+    pub delivery: Option<String>,
+    pub resend_of: Option<String>,
 }
 
 /// What the oracle looks at in an attempt.
@@ -130,7 +132,8 @@ impl Store {
             .execute_batch(
                 "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals;
                  DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
-                 DELETE FROM pace; DELETE FROM parking; DELETE FROM relay_health; DELETE FROM sqlite_sequence; COMMIT;",
+                 DELETE FROM pace; DELETE FROM parking; DELETE FROM receipts; DELETE FROM suppression_history;
+                 DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM sqlite_sequence; COMMIT;",
             )
             .expect("the tables are emptied");
     }
@@ -222,7 +225,7 @@ impl Store {
             .prepare_cached(
                 "SELECT id, idempotency_key, family, status, cause, claim_token, claim_expires_at, relay_at,
                    next_attempt_at, not_before, not_after, seal_sha256, provider_scope, provider_message_id,
-                   recipient_hash, updated_at FROM outbox",
+                   recipient_hash, updated_at, delivery, resend_of FROM outbox",
             )
             .expect("the schema is as the oracle knows it");
         let rows = statement
@@ -244,12 +247,26 @@ impl Store {
                     message_id: row.get(13)?,
                     recipient_hash: row.get(14)?,
                     updated_at: row.get(15)?,
+                    delivery: row.get(16)?,
+                    resend_of: row.get(17)?,
                 })
             })
             .expect("the rows of the outbox");
         rows.map(|row| row.expect("a row of the outbox"))
             .map(|row| (row.id.clone(), row))
             .collect()
+    }
+
+    /// Who must not be written to now, by hash and family.
+    pub fn suppressed(&self) -> std::collections::BTreeSet<(String, String)> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT recipient_hash, family FROM suppressions WHERE lifted_at IS NULL AND until IS NULL")
+            .expect("the schema is as the oracle knows it");
+        let rows = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("the suppressions");
+        rows.map(|row| row.expect("a suppression")).collect()
     }
 
     /// The attempts, by id.

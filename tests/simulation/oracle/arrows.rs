@@ -33,7 +33,7 @@ pub fn name(from: &str, to: &str) -> String {
 }
 
 /// Causes that belong to one arrow each and are no codes.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "recorded",
     "published",
     "claimed",
@@ -47,6 +47,7 @@ const OWN: [&str; 13] = [
     "paced",
     "message_id_conflict",
     "accepted",
+    "proved_by_receipt",
 ];
 
 const STOPPED: [&str; 2] = ["recipient_suppressed", "window_missed"];
@@ -54,6 +55,9 @@ const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
 
 /// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
 const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
+
+/// What proves that the provider has the mail.
+const PROOF: &[&str] = &["accepted", "proved_by_receipt"];
 
 /// Every arrow that the simulation must have seen.
 pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
@@ -71,14 +75,14 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("pending", "retry", Causes::Of(ASIDE)),
         arrow("enqueued", "retry", Causes::Of(ASIDE)),
         arrow("retry", "retry", Causes::Of(ASIDE)),
-        arrow("processing", "sent", Causes::Of(&["accepted"])),
-        arrow("retry", "sent", Causes::Of(&["accepted"])),
+        arrow("processing", "sent", Causes::Of(PROOF)),
+        arrow("retry", "sent", Causes::Of(PROOF)),
         arrow("processing", "failed", Causes::Codes),
         arrow("processing", "dead_letter", Causes::Codes),
         arrow("processing", "unknown", Causes::Codes),
         arrow("processing", "expired", Causes::Of(&["window_missed"])),
         arrow("dead_letter", "retry", Causes::Of(&["readable_again"])),
-        arrow("unknown", "sent", Causes::Of(&["accepted"])),
+        arrow("unknown", "sent", Causes::Of(PROOF)),
     ];
     for from in ["pending", "enqueued", "retry"] {
         all.push(arrow(from, "suppressed", Causes::Of(&["recipient_suppressed"])));
@@ -96,12 +100,12 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("processing", "suppressed", Causes::Of(&["recipient_suppressed"])),
         arrow("pending", "unknown", Causes::Codes),
         arrow("enqueued", "unknown", Causes::Codes),
-        arrow("dead_letter", "sent", Causes::Of(&["accepted"])),
-        arrow("failed", "sent", Causes::Of(&["accepted"])),
-        arrow("expired", "sent", Causes::Of(&["accepted"])),
-        arrow("suppressed", "sent", Causes::Of(&["accepted"])),
-        arrow("pending", "sent", Causes::Of(&["accepted"])),
-        arrow("enqueued", "sent", Causes::Of(&["accepted"])),
+        arrow("dead_letter", "sent", Causes::Of(PROOF)),
+        arrow("failed", "sent", Causes::Of(PROOF)),
+        arrow("expired", "sent", Causes::Of(PROOF)),
+        arrow("suppressed", "sent", Causes::Of(PROOF)),
+        arrow("pending", "sent", Causes::Of(PROOF)),
+        arrow("enqueued", "sent", Causes::Of(PROOF)),
     ];
     for from in ["pending", "enqueued", "retry", "dead_letter", "failed"] {
         rare.push(arrow(from, "unknown", Causes::Of(&["message_id_conflict"])));

@@ -41,6 +41,9 @@ impl Oracle {
             state.broken(Invariant::I2, "a mail went out that nobody asked for".to_owned());
             return;
         };
+        if let Some(row) = state.key_of.get(&key) {
+            state.mail_of.insert(id.to_owned(), row.clone());
+        }
         let ids = state.accepted.entry(fact.clone()).or_default();
         ids.push(id.to_owned());
         if ids.len() > 1 {
@@ -160,16 +163,18 @@ impl State {
         for what in wrong {
             self.broken(Invariant::I6, format!("a call for {} {what}", row.id));
         }
-        if let (Some(since), Some((_, claimed))) = (self.suppressed.get(&row.recipient_hash).copied(), own) {
+        let since = ["*", row.family.as_str()].into_iter().filter_map(|family| {
+            let of = (row.recipient_hash.clone(), family.to_owned());
+            self.suppressed.get(&of).copied()
+        });
+        if let Some(since) = since.min() {
             self.report.checked(Invariant::I7);
-            if since < claimed {
+            if own.is_some_and(|(_, claimed)| since < claimed) {
                 self.broken(
                     Invariant::I7,
                     format!("a call for {} whose recipient was suppressed", row.id),
                 );
             }
-        } else if self.suppressed.contains_key(&row.recipient_hash) {
-            self.report.checked(Invariant::I7);
         }
     }
 }

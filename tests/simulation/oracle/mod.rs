@@ -6,6 +6,7 @@
 pub mod arrows;
 mod calls;
 mod messages;
+mod news;
 mod rows;
 
 use std::cell::RefCell;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub use calls::CallId;
+pub use news::Told;
 
 use super::report::{Invariant, Report};
 use super::store::{AttemptRow, OutboxRow};
@@ -31,6 +33,7 @@ pub enum Role {
     Consumer,
     Relay,
     DeadLetters,
+    Receipts,
     /// A person's hand, or the world's.
     Operator,
 }
@@ -94,7 +97,12 @@ struct State {
     tokens: BTreeMap<String, (u64, u64)>,
     /// When each claim ends by itself.
     claim_ends: BTreeMap<String, i64>,
-    suppressed: BTreeMap<String, u64>,
+    /// Who must not be written to, by hash and family, and since how many transactions.
+    suppressed: BTreeMap<(String, String), u64>,
+    /// The row of each mail that the provider accepted, by its message id.
+    mail_of: BTreeMap<String, String>,
+    /// What the program was told about each mail, and took.
+    told_of: BTreeMap<String, Vec<Told>>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,
     /// For each invocation the rows that stood without a live claim after one of its own writes: what it may forget.
@@ -103,6 +111,8 @@ struct State {
     /// When each row was last changed, by the true time.
     changed_at: BTreeMap<String, i64>,
     replayed: BTreeMap<String, String>,
+    /// What the events say of each row's delivery.
+    delivery_of: BTreeMap<String, String>,
     /// When each dead letter was last driven again.
     driven: BTreeMap<String, i64>,
     last_event: i64,
@@ -170,13 +180,6 @@ impl Oracle {
         let state = self.inner.borrow();
         let changed = state.changed_at.get(&row.id).copied().unwrap_or_default();
         row.relay_at.map(|at| at.max(changed))
-    }
-
-    /// A recipient is suppressed from now on.
-    pub fn suppressed(&self, recipient_hash: &str) {
-        let mut state = self.inner.borrow_mut();
-        let now = state.transactions;
-        state.suppressed.entry(recipient_hash.to_owned()).or_insert(now);
     }
 
     /// A caller was told that this fact is accepted under this id.
@@ -249,6 +252,7 @@ impl Oracle {
         for what in lost {
             state.broken(Invariant::I1, what);
         }
+        state.news_arrived();
     }
 }
 

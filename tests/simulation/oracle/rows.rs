@@ -49,6 +49,7 @@ impl Oracle {
             state.broken(Invariant::I1, format!("the row {id} is gone"));
         }
         state.attempts_changed(who, &attempts_before);
+        state.suppressions_changed(store);
         state.replay(store, &after);
     }
 }
@@ -264,9 +265,7 @@ impl State {
     fn replay(&mut self, store: &Store, rows: &BTreeMap<String, OutboxRow>) {
         for event in store.events(self.last_event) {
             self.last_event = event.seq;
-            // It moves nothing: it says that a second mail was proven.
-            if event.cause == "duplicate_seen" {
-                self.report.event("event: duplicate_seen");
+            if self.moves_nothing(&event) {
                 continue;
             }
             let from = event.from.as_deref().unwrap_or_default();
@@ -297,6 +296,13 @@ impl State {
         }
         let mut broken = Vec::new();
         for (id, row) in rows {
+            if self.delivery_of.get(id) != row.delivery.as_ref() {
+                let replayed = self.delivery_of.get(id);
+                broken.push(format!(
+                    "{id} is {:?} at its recipient, and its events end at {replayed:?}",
+                    row.delivery
+                ));
+            }
             if self.replayed.get(id) != Some(&row.status) {
                 let replayed = self.replayed.get(id);
                 broken.push(format!("{id} is {}, and its events end at {replayed:?}", row.status));

@@ -49,6 +49,7 @@ impl Working {
         if let Some((to, id)) = taken {
             sim.note(|| format!("the provider accepts {id}"));
             sim.oracle.accepted(self.call, &to, &id);
+            crate::webhooks::follow(sim, &self.scope, &id, &to);
         }
         if outcome.wire == Wire::AfterRelease {
             // The provider's own business, whether or not anybody waits for it.
