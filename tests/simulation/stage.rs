@@ -17,6 +17,7 @@ use super::script::{Injection, Io, Step, Taken};
 use super::setting::{Fact, Profile, Program, Setting};
 use super::sim::Sim;
 use super::store::{OutboxRow, Store};
+use super::webhooks;
 use sealpost::devstack::provider::fault::FaultKind;
 
 /// How long a path may take that somebody does something to, with repetitions of callers and of the queue, in ms: past
@@ -118,6 +119,18 @@ impl Stage {
         self.sim.dead.hand_over(&self.sim, self.messages(numbers, others))
     }
 
+    /// The provider tells something of the mail of a fact, which it accepted.
+    pub fn tell(&self, number: usize, news: &'static str, tagged: bool) {
+        let to = self.fact(number).to;
+        let id = self.sim.with_provider("main", |model| {
+            let mut sent = model.ledger().sent().iter();
+            sent.find(|sent| sent.mail.to.iter().any(|one| one.contains(&to)))
+                .map(|sent| sent.id.clone())
+        });
+        let id = id.unwrap_or_else(|| panic!("the mail of fact {number} was accepted"));
+        webhooks::tell(&self.sim, "main", &id, &to, news, tagged);
+    }
+
     pub fn tick(&self) -> TaskId {
         schedule::fire(&self.sim)
     }
@@ -157,6 +170,15 @@ impl Stage {
     pub fn claimed(&self, numbers: &[usize]) {
         self.enqueued(numbers);
         self.doing(Step::NthOf(Io::Provider, 0), Injection::DieBefore);
+        self.consumer(numbers, &[]);
+        self.wait(CALM_MS);
+        self.sim.main.take();
+        self.are(numbers, "processing");
+    }
+
+    /// Claimed by a consumer whose call was accepted, and that died before it read the answer; the claim is alive.
+    pub fn claimed_after_acceptance(&self, numbers: &[usize]) {
+        self.doing(Step::NthOf(Io::Provider, 0), Injection::DieAfter);
         self.consumer(numbers, &[]);
         self.wait(CALM_MS);
         self.sim.main.take();

@@ -124,9 +124,28 @@ pub fn follow(sim: &Rc<Sim>, scope: &str, message_id: &str, to: &[String]) {
     }
 }
 
-/// Something happens to a mail, and the provider says so.
-async fn happens(sim: &Rc<Sim>, scope: &str, message_id: &str, item: Item, hash: Option<String>) {
-    let tagged = !meets(sim, 5, 200);
+/// Something happens to a mail now, and the provider says so at once.
+pub fn tell(sim: &Rc<Sim>, scope: &str, message_id: &str, to: &str, news: &'static str, tagged: bool) {
+    let item = if news == "bounced" { bounce("Permanent") } else { item(news) };
+    let hash = hash_of(sim.config(Program::First), to);
+    let Some((body, told)) = event(sim, scope, message_id, &item, Some(hash), tagged) else {
+        panic!("the provider knows {message_id}");
+    };
+    let (world, event_id) = (Rc::clone(sim), sim.webhooks.fresh_id());
+    sim.kernel.spawn(0, async move {
+        send(&world, &event_id, &body, Some(told)).await;
+    });
+}
+
+/// The event of something that happens now; nothing where the provider has forgotten the mail.
+fn event(
+    sim: &Sim,
+    scope: &str,
+    message_id: &str,
+    item: &Item,
+    hash: Option<String>,
+    tagged: bool,
+) -> Option<(String, Told)> {
     let mut extra: Map<String, Json> = item.extra.as_object().cloned().unwrap_or_default();
     if !tagged {
         extra.insert("tags".to_owned(), Json::Null);
@@ -134,11 +153,9 @@ async fn happens(sim: &Rc<Sim>, scope: &str, message_id: &str, item: Item, hash:
     }
     let at = sim.now();
     let kind = format!("email.{}", item.news);
-    let body = sim.with_provider(scope, |model| model.event(Millis::new(at), message_id, &kind, extra));
-    let Ok(body) = body else {
-        // It was so long ago that the provider has forgotten the mail.
-        return;
-    };
+    let body = sim
+        .with_provider(scope, |model| model.event(Millis::new(at), message_id, &kind, extra))
+        .ok()?;
     let told = Told {
         message_id: message_id.to_owned(),
         news: item.news,
@@ -147,13 +164,25 @@ async fn happens(sim: &Rc<Sim>, scope: &str, message_id: &str, item: Item, hash:
         suppresses: hash.filter(|_| item.suppresses),
         may_be_lost: sim.setting.programs.contains(&Program::OtherAccount),
     };
+    if let Some(hash) = &told.suppresses {
+        sim.oracle.said(hash);
+    }
+    Some((body, told))
+}
+
+/// Something happens to a mail, and the provider says so.
+async fn happens(sim: &Rc<Sim>, scope: &str, message_id: &str, item: Item, hash: Option<String>) {
+    let tagged = !meets(sim, 5, 200);
+    let Some((body, told)) = event(sim, scope, message_id, &item, hash, tagged) else {
+        return;
+    };
     sim.oracle.report().event(match item.news {
         "complained" => "news: complained",
         "bounced" => "news: bounced",
         "delivered" => "news: delivered",
         _ => "news: other",
     });
-    strangers(sim).await;
+    strangers(sim);
     if meets(sim, 1, 150) {
         return;
     }
@@ -185,7 +214,7 @@ fn wait_ms(sim: &Sim) -> i64 {
 }
 
 /// Events that are none of ours, or that nobody understands: each must be taken, and change no row.
-async fn strangers(sim: &Rc<Sim>) {
+fn strangers(sim: &Rc<Sim>) {
     let time = Millis::new(sim.now()).to_string();
     let mut bodies = Vec::new();
     if meets(sim, 6, 100) {

@@ -368,4 +368,40 @@ pub const ALL: &[Path] = &[
         at_least: &[(Io::Database, 1), (Io::Acknowledge, 1)],
         pairs: true,
     },
+    Path {
+        name: "an event, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| stage.tell(0, "complained", true),
+        role: Role::Receipts,
+        invocations: 1,
+        at_least: &[(Io::Database, 1)],
+        pairs: true,
+    },
+    Path {
+        name: "an event, its worker died after the acceptance",
+        profile: Profile::Short,
+        facts: one,
+        prepare: |stage| {
+            stage.enqueued(&[0]);
+            stage.claimed_after_acceptance(&[0]);
+        },
+        go: |stage| stage.tell(0, "bounced", true),
+        role: Role::Receipts,
+        invocations: 1,
+        at_least: &[(Io::Database, 1)],
+        pairs: true,
+    },
+    Path {
+        name: "an event without our id, which waits for the answer's repetition",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| stage.tell(0, "bounced", false),
+        role: Role::Receipts,
+        invocations: 1,
+        at_least: &[(Io::Database, 1)],
+        pairs: false,
+    },
 ];

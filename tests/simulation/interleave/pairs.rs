@@ -188,6 +188,73 @@ pub const ALL: &[Pair] = &[
         at_least: 10,
     },
     Pair {
+        name: "consumer and an event, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| {
+            stage.consumer(&[0], &[]);
+            stage.tell(0, "complained", true);
+        },
+        calls: true,
+        at_least: 10,
+    },
+    Pair {
+        name: "consumer and an event without our id, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| {
+            stage.consumer(&[0], &[]);
+            stage.tell(0, "bounced", false);
+        },
+        calls: true,
+        at_least: 10,
+    },
+    Pair {
+        name: "consumer and an event, the window is over",
+        profile: Profile::WindowZero,
+        facts: one,
+        prepare: |stage| {
+            stage.enqueued(&[0]);
+            stage.claimed_after_acceptance(&[0]);
+            stage.until_claims_end(&[0]);
+        },
+        go: |stage| {
+            stage.consumer(&[0], &[]);
+            stage.tell(0, "delivered", true);
+        },
+        calls: false,
+        at_least: 6,
+    },
+    Pair {
+        name: "relay and an event, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| {
+            stage.called(&[0], LOST_ANSWER);
+            stage.until_relay(&[0]);
+        },
+        go: |stage| {
+            stage.tick();
+            stage.tell(0, "delivered", true);
+        },
+        calls: false,
+        at_least: 6,
+    },
+    Pair {
+        name: "two events of one mail, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| {
+            stage.tell(0, "bounced", true);
+            stage.tell(0, "delivered", true);
+        },
+        calls: false,
+        at_least: 2,
+    },
+    Pair {
         name: "intake's mark and a consumer",
         profile: Profile::Usual,
         facts: one,

@@ -45,6 +45,11 @@ fn word(news: &'static str) -> &'static str {
 }
 
 impl Oracle {
+    /// The provider says that nobody may write to this recipient any more.
+    pub fn said(&self, recipient_hash: &str) {
+        self.inner.borrow_mut().said.insert(recipient_hash.to_owned());
+    }
+
     /// The program answered an event well: what it says must be known from now on.
     pub fn heard(&self, told: Told, store: &Store) {
         let mut state = self.inner.borrow_mut();
@@ -82,7 +87,19 @@ impl State {
         let active = store.suppressed();
         self.suppressed.retain(|of, _| active.contains(of));
         for of in active {
-            self.suppressed.entry(of).or_insert(now);
+            if self.suppressed.contains_key(&of) {
+                continue;
+            }
+            let by_news = store.one_number(
+                "SELECT count(*) FROM suppressions WHERE recipient_hash = ?1 AND fact_at IS NOT NULL
+                   AND reason IN ('bounced', 'complained') AND lifted_at IS NULL",
+                &of.0,
+            );
+            if by_news > 0 && !self.said.contains(&of.0) {
+                let what = "a recipient is suppressed of whom nobody said anything".to_owned();
+                self.broken(Invariant::I7, what);
+            }
+            self.suppressed.insert(of, now);
         }
     }
 

@@ -7,6 +7,7 @@ mod designs;
 mod doubt;
 mod hunt;
 mod keys;
+mod news;
 mod ports;
 mod publish;
 mod records;
@@ -106,6 +107,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(doubt::ALL);
     all.extend(ports::ALL);
     all.extend(records::ALL);
+    all.extend(news::ALL);
     all
 }
 
