@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::consume::{Decision, Delivery, retry_delay};
 use crate::outbox::envelope::EnvelopeError;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
+use crate::store::database::DatabaseError;
 use crate::store::parking::{Parked, park};
 
 /// Bytes of a raw body that are kept; its hash and length tell the rest.
@@ -116,6 +117,20 @@ async fn park_part<W: World>(
             )
         })
         .collect()
+}
+
+/// Parks a signed event that cannot be read.
+pub(crate) async fn park_receipt<W: World>(
+    world: &W,
+    reason: &'static str,
+    _event_id: &str,
+    body: &[u8],
+) -> Result<(), DatabaseError> {
+    let entry = parked_body("receipts", reason, &String::from_utf8_lossy(body));
+    world
+        .log()
+        .note(Level::Alarm, "input_parked", &[("reason", Field::Code(reason))]);
+    park(world.database(), &[entry], world.clock().now()).await
 }
 
 fn parked_body(source: &'static str, reason: &'static str, body: &str) -> Parked {

@@ -11,6 +11,7 @@ pub use tokens::TokenList;
 use crate::outbox::keys::{KeyRing, Secret};
 use crate::policy::Policy;
 use crate::provider::render::Sender;
+use crate::receipts::WebhookSecrets;
 
 /// Everything the program is told from outside. `Debug` shows no secret.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub producers: TokenList,
     /// Who may look at health and more.
     pub operators: TokenList,
+    /// What the provider's events are signed with. A wrong setting closes that door alone: mail goes on.
+    pub webhooks: WebhookSecrets,
     /// All the times and numbers.
     pub timing: Timing,
     /// What this version of the program can do.
@@ -100,6 +103,7 @@ impl Config {
                 .map_err(|_| SettingError::invalid("RECIPIENT_SECRET", "must be base64 of at least 16 bytes"))?,
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
+            webhooks: WebhookSecrets::parse(read::optional(lookup, "WEBHOOK_SECRETS").as_deref()),
             timing: Timing::read(lookup)?,
             policy: Policy::built_in(),
             credentials: Credentials {

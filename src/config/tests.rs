@@ -138,6 +138,15 @@ fn only_a_database_on_this_machine_goes_without_a_token() {
 }
 
 #[test]
+fn a_wrong_signing_secret_closes_its_door_and_stops_no_mail() {
+    let webhooks = |value| read(&[("WEBHOOK_SECRETS", value)]).unwrap().webhooks;
+    assert!(matches!(webhooks(" "), WebhookSecrets::Closed));
+    assert!(matches!(webhooks("whsec_no secret"), WebhookSecrets::Malformed));
+    let two = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw,whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+    assert!(matches!(webhooks(two), WebhookSecrets::Open(_)));
+}
+
+#[test]
 fn an_error_names_the_setting_and_never_its_value() {
     for (name, _) in table() {
         let Err(error) = read(&[(&name, "\u{1}private value\u{1}")]) else {
@@ -155,9 +164,22 @@ fn debug_of_the_whole_configuration_shows_no_secret() {
     let hash = "d1990f97a1f4fe7b8e86da8c03c9dd3f7d536c14aa4a6f9eedab07f34cd961b0";
     let shown = format!(
         "{:?}",
-        read(&[("PRODUCER_TOKENS", hash), ("DATABASE_TOKEN", "db_private")]).unwrap()
+        read(&[
+            ("PRODUCER_TOKENS", hash),
+            ("DATABASE_TOKEN", "db_private"),
+            ("WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ])
+        .unwrap()
     );
-    for secret in ["MDEyMzQ1", "ZmVkY2Jh", "re_test", "db_private", hash] {
+    for secret in [
+        "MDEyMzQ1",
+        "ZmVkY2Jh",
+        "re_test",
+        "db_private",
+        "MfKQ9r8G",
+        "49, 242",
+        hash,
+    ] {
         assert!(!shown.contains(secret), "{secret} is in {shown}");
     }
 }

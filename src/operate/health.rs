@@ -9,6 +9,7 @@ use super::http::{Answer, Request};
 use crate::config::Config;
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
+use crate::receipts::WebhookSecrets;
 use crate::store::guard::SCHEMA_VERSION;
 use crate::store::inspect;
 
@@ -54,6 +55,11 @@ pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Reque
         }
         if config.producers.is_closed() {
             troubles.push("producer_door_closed");
+        }
+        match &config.webhooks {
+            WebhookSecrets::Closed => troubles.push("receipt_door_closed"),
+            WebhookSecrets::Malformed => troubles.push("receipt_secret_invalid"),
+            WebhookSecrets::Open(_) => {}
         }
     }
     let status = if troubles.is_empty() { "ok" } else { "troubled" };

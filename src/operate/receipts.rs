@@ -16,7 +16,7 @@ pub(super) async fn answer<W: World>(world: &W, config: &Config, request: &Reque
     let Some(body) = request.body.filter(|body| body.len() <= EVENT_BYTES_MAX) else {
         return Answer::problem(413, "body_too_large", "An event holds 256 KiB.");
     };
-    let event = match verify(&config.webhooks, &request.signature, body, world.clock().now()) {
+    let event = match verify(&config.webhooks, request.signature, body, world.clock().now()) {
         Ok(event) => event,
         Err(error) => return refused(world, error),
     };
@@ -34,10 +34,12 @@ fn refused<W: World>(world: &W, error: SignatureError) -> Answer {
         .note(Level::Warn, "receipt_refused", &[("error", Field::Code(code))]);
     match error {
         SignatureError::DoorClosed => Answer::problem(403, code, "No secret is configured for this door."),
-        SignatureError::SecretMalformed => Answer::problem(403, code, "The secret of this door cannot be read."),
-        SignatureError::Missing => Answer::problem(400, code, "Send the id, the timestamp and the signature as headers."),
+        SignatureError::SecretInvalid => Answer::problem(403, code, "The secret of this door cannot be read."),
+        SignatureError::Missing => {
+            Answer::problem(400, code, "Send the id, the timestamp and the signature as headers.")
+        }
         SignatureError::Malformed => Answer::problem(400, code, "The headers of the signature cannot be read."),
         SignatureError::Expired => Answer::problem(401, code, "The event was signed more than five minutes from now."),
-        SignatureError::Mismatch => Answer::problem(401, code, "No signature fits this body."),
+        SignatureError::Invalid => Answer::problem(401, code, "No signature fits this body."),
     }
 }

@@ -9,6 +9,9 @@ const TOKEN_RANDOM_BYTES: usize = 16;
 /// Length of the longest outbox id we ever made or will: a bound for reading envelopes.
 pub const OUTBOX_ID_BYTES_MAX: usize = 64;
 
+/// Longest message id of the provider that is believed, in characters; its own are UUIDs of 36.
+pub const MESSAGE_ID_CHARS_MAX: usize = 128;
+
 /// Lower-case Crockford-like digits: legal in a provider tag, in a URL and in an e-mail header, and no two look alike.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
@@ -36,6 +39,13 @@ pub fn is_outbox_id(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+/// Whether a text can be the provider's id of a mail: one that can be stored, looked up and shown without a second
+/// thought.
+pub fn is_message_id(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal)
 }
 
 fn token(prefix: &str, random: &impl Random) -> String {

@@ -16,8 +16,9 @@ use core::time::Duration;
 
 use serde_json::Value as Json;
 
+pub use crate::outbox::id::MESSAGE_ID_CHARS_MAX;
 use crate::{
-    outbox::time::Millis,
+    outbox::{id::is_message_id, time::Millis},
     ports::MailAnswer,
     provider::{
         code::ProviderCode,
@@ -35,8 +36,6 @@ pub const IN_PROGRESS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 pub const QUOTA_WAIT_FLOOR: Duration = Duration::from_secs(10 * 60);
 /// How far past midnight UTC a quota is taken to be open again: the provider's clock is not ours.
 pub const QUOTA_RESET_MARGIN: Duration = Duration::from_secs(60);
-/// Longest message id that is believed, in characters; the provider's are UUIDs of 36.
-pub const MESSAGE_ID_CHARS_MAX: usize = 128;
 /// How much of an error's message is looked at, in bytes: the sentences we know are shorter.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
@@ -192,11 +191,10 @@ fn until_midnight(now: Millis) -> Duration {
     Duration::from_millis(u64::try_from(DAY_MS - now.get().rem_euclid(DAY_MS)).unwrap_or(0))
 }
 
-/// The message id of an acceptance: one that can be stored, looked up and shown without a second thought.
+/// The message id of an acceptance.
 fn usable_id(json: &Json) -> Option<&str> {
     let id = json.as_object()?.get("id")?.as_str()?;
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    ((1..=MESSAGE_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(legal)).then_some(id)
+    is_message_id(id).then_some(id)
 }
 
 fn ambiguous(code: ProviderCode) -> Answer {

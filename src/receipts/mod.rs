@@ -13,7 +13,11 @@
 
 mod signature;
 
-pub use signature::{HEADER_NAMES, SignatureError, SignatureHeaders, Verified, WebhookSecrets, verify};
+pub use signature::{
+    EVENT_ID_BYTES_MAX, HEADER_NAMES, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignatureError, SignatureHeaders,
+    SigningKeys, TOLERANCE_S, Verified, WEBHOOK_SECRET_BYTES_MAX, WEBHOOK_SECRET_BYTES_MIN, WEBHOOK_SECRETS_MAX,
+    WebhookSecrets, verify,
+};
 
 use crate::config::{Config, PROVIDER};
 use crate::outbox::keys::recipient_hash;
@@ -61,9 +65,9 @@ pub async fn receive<W: World>(
     event: &Verified<'_>,
     body: &[u8],
 ) -> Result<Reception, DatabaseError> {
-    let reception = understand(world, config, event.id(), body).await?;
+    let reception = understand(world, config, event.event_id(), body).await?;
     if let Reception::Parked(reason) = reception {
-        park_receipt(world, reason, event.id(), body).await?;
+        park_receipt(world, reason, event.event_id(), body).await?;
     }
     Ok(reception)
 }

@@ -78,11 +78,7 @@ pub struct Heard {
 ///
 /// # Errors
 /// [`DatabaseError`]; then nothing of the event was written, unless it is `Ambiguous`.
-pub async fn hear(
-    database: &impl Database,
-    receipt: &NewReceipt<'_>,
-    now: Millis,
-) -> Result<Heard, DatabaseError> {
+pub async fn hear(database: &impl Database, receipt: &NewReceipt<'_>, now: Millis) -> Result<Heard, DatabaseError> {
     let text = |text: Option<&str>| text.map_or(Value::Null, |text| Value::Text(text.to_owned()));
     let (recipient, of_the_row) = match receipt.about {
         About::Recipient(hash) => (Some(hash), 0),

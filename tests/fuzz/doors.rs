@@ -36,6 +36,7 @@ const SETTINGS: &[(&str, &str)] = &[
         "PRODUCER_TOKENS",
         "d1990f97a1f4fe7b8e86da8c03c9dd3f7d536c14aa4a6f9eedab07f34cd961b0",
     ),
+    ("WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
 ];
 
 pub fn config() -> Config {

@@ -35,4 +35,5 @@ mod reach;
 mod settings;
 mod templates;
 mod times;
+mod webhooks;
 mod world;

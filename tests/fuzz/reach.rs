@@ -7,6 +7,7 @@ use sealpost::outbox::address;
 use sealpost::outbox::envelope::Envelope;
 use sealpost::outbox::intent::parse_intents;
 use sealpost::outbox::letter::Letter;
+use sealpost::outbox::receipt::{Named, Reading, read};
 use sealpost::outbox::time::Millis;
 use sealpost::ports::MailAnswer;
 use sealpost::provider::classify::{Answer, classify};
@@ -15,7 +16,7 @@ use sealpost::provider::template::render;
 use sealpost::store::hrana::read_answer;
 
 use crate::document::{changed, changes};
-use crate::{answers, envelope, hrana, intents, letters, settings, templates, times};
+use crate::{answers, envelope, hrana, intents, letters, settings, templates, times, webhooks};
 
 /// Inputs that each reader is given.
 const INPUTS: usize = 400;
@@ -124,5 +125,16 @@ fn configured_addresses_and_tokens() {
     });
     reaches(settings::secrets(), |list| {
         settings::read(&[("KEY_SECRETS", list)].into()).is_ok()
+    });
+}
+
+#[test]
+fn events() {
+    reaches(webhooks::body(), |body| {
+        matches!(read(&body, "production"), Reading::About(_))
+    });
+    reaches(webhooks::body(), |body| match read(&body, "production") {
+        Reading::About(receipt) => matches!(receipt.named, Named::Several),
+        Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_) => false,
     });
 }

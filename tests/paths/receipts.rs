@@ -85,7 +85,10 @@ async fn one_sent() -> (TestWorld, String, String) {
 async fn delivery_news_is_one_round_trip_and_shows_in_the_story() {
     let (world, id, mail) = one_sent().await;
     world.transport.take_requests();
-    assert_eq!(hear(&world, "msg_1", &mail, "email.delivered", json!({})).await, "heard");
+    assert_eq!(
+        hear(&world, "msg_1", &mail, "email.delivered", json!({})).await,
+        "heard"
+    );
     assert_eq!(world.transport.take_requests(), 1, "one transaction");
     assert_eq!(delivery(&world, &id).await, "delivered");
     assert_eq!(world.status(&id).await, "sent");
@@ -132,7 +135,10 @@ async fn an_event_that_the_database_could_not_take_leaves_no_trace_and_comes_aga
 async fn worse_news_stays_and_later_news_outranks_earlier_in_every_order() {
     // What is said, in the order in which it happened; and what must be known in the end.
     let cases: [(&[&str], &str); 6] = [
-        (&["email.sent", "email.delivery_delayed", "email.delivered"], "delivered"),
+        (
+            &["email.sent", "email.delivery_delayed", "email.delivered"],
+            "delivered",
+        ),
         (&["email.delivered", "email.bounced", "email.delivered"], "bounced"),
         (&["email.complained", "email.delivered", "email.opened"], "complained"),
         (&["email.bounced", "email.complained", "email.bounced"], "complained"),
@@ -179,7 +185,10 @@ async fn news_before_our_own_write_proves_the_mail_and_the_late_answer_changes_n
             tokio::task::yield_now().await;
         }
         let mail = message_ids(&world).remove(0);
-        assert_eq!(hear(&world, "msg_1", &mail, "email.delivered", json!({})).await, "heard");
+        assert_eq!(
+            hear(&world, "msg_1", &mail, "email.delivered", json!({})).await,
+            "heard"
+        );
         assert_eq!(
             world.state(&id).await,
             ("sent".to_owned(), "proved_by_receipt".to_owned())
@@ -190,7 +199,7 @@ async fn news_before_our_own_write_proves_the_mail_and_the_late_answer_changes_n
     assert_eq!(decisions, [sealpost::consume::Decision::Acknowledge]);
     assert_eq!(world.status(&id).await, "sent");
     assert_eq!(delivery(&world, &id).await, "delivered");
-    assert!(!(world.notes.count("message_id_conflict") > 0));
+    assert_eq!(world.notes.count("message_id_conflict"), 0);
 }
 
 #[tokio::test]
@@ -210,8 +219,14 @@ async fn news_without_our_tag_waits_and_is_joined_when_the_answer_is_written() {
     };
     tokio::join!(world.deliver(), talk);
     assert_eq!(delivery(&world, &id).await, "complained");
-    assert_eq!(count(&world, "SELECT count(*) FROM suppressions WHERE reason = 'complained'").await, 1);
-    assert_eq!(count(&world, "SELECT count(*) FROM receipts WHERE processed_at IS NULL").await, 0);
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM suppressions WHERE reason = 'complained'").await,
+        1
+    );
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM receipts WHERE processed_at IS NULL").await,
+        0
+    );
 }
 
 #[tokio::test]
@@ -304,7 +319,11 @@ async fn a_message_id_that_belongs_to_another_row_makes_the_row_unknown() {
 #[tokio::test]
 async fn only_what_is_permanent_suppresses() {
     let cases = [
-        ("email.bounced", json!({ "bounce": { "type": "Permanent" } }), Some("bounced")),
+        (
+            "email.bounced",
+            json!({ "bounce": { "type": "Permanent" } }),
+            Some("bounced"),
+        ),
         ("email.bounced", json!({ "bounce": { "type": "Transient" } }), None),
         ("email.bounced", json!({ "bounce": { "type": "Undetermined" } }), None),
         ("email.bounced", json!({ "bounce": null }), None),
@@ -334,7 +353,10 @@ async fn only_what_is_permanent_suppresses() {
 async fn of_several_recipients_only_the_one_that_is_named_is_suppressed() {
     let both = json!(["n0@example.com", "b@example.com"]);
     let cases = [
-        (json!({ "to": both, "bounce": { "type": "Permanent", "diagnosticCode": ["550 <N0@example.com>"] } }), 1),
+        (
+            json!({ "to": both, "bounce": { "type": "Permanent", "diagnosticCode": ["550 <N0@example.com>"] } }),
+            1,
+        ),
         (json!({ "to": both, "bounce": { "type": "Permanent" } }), 0),
     ];
     for (extra, wanted) in cases {
@@ -370,7 +392,10 @@ async fn a_lift_is_undone_by_newer_facts_only() {
     post_event(&world, "msg_1", &old).await;
     world.clock.advance(Duration::from_secs(3_600));
     world
-        .sql("UPDATE suppressions SET lifted_at = ?1", vec![world.clock.now().get().into()])
+        .sql(
+            "UPDATE suppressions SET lifted_at = ?1",
+            vec![world.clock.now().get().into()],
+        )
         .await;
     // The same event, replayed by hand under a new id, and again after its receipt is gone.
     world.clock.advance(Duration::from_secs(60));
@@ -398,7 +423,11 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
         r#"{"type":"contact.created","created_at":"2026-11-30T00:00:00Z","data":{}}"#,
         r#"{"type":"email.received","created_at":"2026-11-30T00:00:00Z","data":{"email_id":"x"}}"#,
     ] {
-        assert_eq!(post_event(&world, "msg_2", body).await.body["result"], "skipped", "{body}");
+        assert_eq!(
+            post_event(&world, "msg_2", body).await.body["result"],
+            "skipped",
+            "{body}"
+        );
     }
     assert_eq!(count(&world, "SELECT count(*) FROM receipts").await, 0);
     assert_eq!(count(&world, "SELECT count(*) FROM parking").await, 0);
@@ -413,10 +442,18 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
     .enumerate()
     {
         let answer = post_event(&world, &format!("msg_p{number}"), body).await;
-        assert_eq!((answer.status, answer.body["result"].as_str()), (200, Some("parked")), "{body}");
+        assert_eq!(
+            (answer.status, answer.body["result"].as_str()),
+            (200, Some("parked")),
+            "{body}"
+        );
     }
     assert_eq!(
-        count(&world, "SELECT count(*) FROM parking WHERE source = 'receipts' AND origin LIKE 'msg_p%'").await,
+        count(
+            &world,
+            "SELECT count(*) FROM parking WHERE source = 'receipts' AND origin LIKE 'msg_p%'"
+        )
+        .await,
         5
     );
     assert_eq!(delivery(&world, &id).await, "Null");
@@ -431,7 +468,10 @@ async fn an_orphan_is_kept_and_answered_well() {
     });
     let answer = post_event(&world, "msg_1", &body.to_string()).await;
     assert_eq!((answer.status, answer.body["result"].as_str()), (200, Some("waits")));
-    assert_eq!(count(&world, "SELECT count(*) FROM receipts WHERE outbox_id IS NULL").await, 1);
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM receipts WHERE outbox_id IS NULL").await,
+        1
+    );
     assert_eq!(count(&world, "SELECT count(*) FROM suppressions").await, 0);
     assert!((world.notes.count("receipt_waits") > 0));
 }
@@ -441,13 +481,23 @@ async fn a_receipt_for_a_mail_that_was_pruned_is_heard_and_goes_by_its_own_age()
     let (world, id, mail) = one_sent().await;
     world.clock.advance(Duration::from_secs(8 * 86_400));
     world.tick().await;
-    assert_eq!(count(&world, "SELECT count(*) FROM outbox WHERE pruned_at IS NOT NULL").await, 1);
-    assert_eq!(hear(&world, "msg_1", &mail, "email.complained", json!({})).await, "heard");
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM outbox WHERE pruned_at IS NOT NULL").await,
+        1
+    );
+    assert_eq!(
+        hear(&world, "msg_1", &mail, "email.complained", json!({})).await,
+        "heard"
+    );
     assert_eq!(delivery(&world, &id).await, "complained");
     world.clock.advance(Duration::from_secs(8 * 86_400));
     world.tick().await;
     assert_eq!(count(&world, "SELECT count(*) FROM receipts").await, 0);
-    assert_eq!(count(&world, "SELECT count(*) FROM suppressions").await, 1, "suppressions survive");
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM suppressions").await,
+        1,
+        "suppressions survive"
+    );
 }
 
 #[tokio::test]
@@ -471,7 +521,11 @@ async fn who_cannot_sign_changes_nothing() {
         let request = Request {
             method: "POST",
             path: "/v1/receipts/resend",
-            signature: SignatureHeaders { id, timestamp, signature },
+            signature: SignatureHeaders {
+                id,
+                timestamp,
+                signature,
+            },
             body: Some(body.as_bytes()),
             ..Request::default()
         };

@@ -21,7 +21,9 @@ use super::sim::Sim;
 /// The secret in the settings of the tests.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// When the provider sends an event again that was not taken, each time after the try before, in ms.
-const REPEATS_MS: [i64; 8] = [0, 5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 36_000_000];
+const REPEATS_MS: [i64; 8] = [
+    0, 5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 36_000_000,
+];
 /// The longest that the provider waits for an answer, in ms.
 const WAIT_MS: i64 = 15_000;
 /// It looks for the answer this often, in ms.
@@ -70,7 +72,11 @@ fn meets(sim: &Sim, fault: usize, permille: u32) -> bool {
 
 fn item(news: &'static str) -> Item {
     let suppresses = news == "complained";
-    Item { news, extra: json!({}), suppresses }
+    Item {
+        news,
+        extra: json!({}),
+        suppresses,
+    }
 }
 
 fn bounce(kind: &str) -> Item {
@@ -126,7 +132,11 @@ pub fn follow(sim: &Rc<Sim>, scope: &str, message_id: &str, to: &[String]) {
 
 /// Something happens to a mail now, and the provider says so at once.
 pub fn tell(sim: &Rc<Sim>, scope: &str, message_id: &str, to: &str, news: &'static str, tagged: bool) {
-    let item = if news == "bounced" { bounce("Permanent") } else { item(news) };
+    let item = if news == "bounced" {
+        bounce("Permanent")
+    } else {
+        item(news)
+    };
     let hash = hash_of(sim.config(Program::First), to);
     let Some((body, told)) = event(sim, scope, message_id, &item, Some(hash), tagged) else {
         panic!("the provider knows {message_id}");
@@ -274,7 +284,12 @@ async fn post(sim: &Rc<Sim>, event_id: &str, body: &str) -> Option<u16> {
     let (_, instance) = sim.any_instance();
     let worker = Worker::new(sim, Role::Receipts, instance);
     let invocation = worker.who.invocation;
-    sim.note(|| format!("the provider tells #{invocation} ({}) {event_id}", instance.program.name()));
+    sim.note(|| {
+        format!(
+            "the provider tells #{invocation} ({}) {event_id}",
+            instance.program.name()
+        )
+    });
     let status = Rc::new(RefCell::new(None));
     let dies_in = sim.mix().and_then(|mix| {
         sim.choices
@@ -313,7 +328,8 @@ async fn post(sim: &Rc<Sim>, event_id: &str, body: &str) -> Option<u16> {
             .note(|| format!("#{invocation} answers {} {}", answer.status, answer.body["result"]));
         told.replace(Some(Some(answer.status)));
     };
-    sim.kernel.spawn_mortal(instance.group, dies_in, Some(on_death), handler);
+    sim.kernel
+        .spawn_mortal(instance.group, dies_in, Some(on_death), handler);
     let until = sim.now() + WAIT_MS;
     loop {
         sim.kernel.sleep(LOOK_MS).await;

@@ -22,6 +22,7 @@ const USUAL: &[(&str, &str)] = &[
         "OPERATOR_TOKENS",
         "06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23",
     ),
+    ("WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ("PACE_PER_SECOND", "0"),
     ("SUBREQUEST_BUDGET", "1000"),
 ];

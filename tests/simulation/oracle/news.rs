@@ -54,12 +54,19 @@ impl Oracle {
     pub fn heard(&self, told: Told, store: &Store) {
         let mut state = self.inner.borrow_mut();
         let state = &mut *state;
-        let row = state.mail_of.get(&told.message_id).and_then(|id| state.rows.get(id)).cloned();
+        let row = state
+            .mail_of
+            .get(&told.message_id)
+            .and_then(|id| state.rows.get(id))
+            .cloned();
         if let Some(row) = row.filter(|_| told.tagged) {
             state.report.checked(Invariant::I3);
             let known = row.status == "sent" || row.cause == "message_id_conflict";
             if !known {
-                let what = format!("{} was proved by an event and is {} ({})", row.id, row.status, row.cause);
+                let what = format!(
+                    "{} was proved by an event and is {} ({})",
+                    row.id, row.status, row.cause
+                );
                 state.broken(Invariant::I3, what);
             }
             if let Some(hash) = &told.suppresses {
@@ -131,7 +138,10 @@ impl State {
     pub(super) fn news_arrived(&mut self) {
         let mut broken = Vec::new();
         for (message_id, told) in &self.told_of {
-            let row = self.rows.values().find(|row| row.message_id.as_deref() == Some(message_id));
+            let row = self
+                .rows
+                .values()
+                .find(|row| row.message_id.as_deref() == Some(message_id));
             let known = told.iter().filter(|told| told.tagged || !told.may_be_lost);
             let (Some(row), Some(last)) = (row, known.max_by_key(|told| weight(told))) else {
                 continue;

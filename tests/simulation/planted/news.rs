@@ -71,7 +71,10 @@ static BETTER_NEWS: Planted = Planted {
     name: "delivered undoes bounced",
     breaks: Invariant::I10,
     sql: &[
-        ("(news.worse, news.at, news.rank) > (", "(0, news.at, news.rank) > (0 * "),
+        (
+            "(news.worse, news.at, news.rank) > (",
+            "(0, news.at, news.rank) > (0 * ",
+        ),
         ("ORDER BY k.value ->> 'worse' DESC, r.at DESC", "ORDER BY r.at DESC"),
     ],
     ..BASE
@@ -82,7 +85,10 @@ static NEVER_JOINED: Planted = Planted {
     name: "an event that waits is never joined",
     breaks: Invariant::I1,
     sql: &[
-        ("WHERE receipts.outbox_id IS NULL AND receipts.message_id", "WHERE false AND receipts.message_id"),
+        (
+            "WHERE receipts.outbox_id IS NULL AND receipts.message_id",
+            "WHERE false AND receipts.message_id",
+        ),
         ("AND found.outbox_id IS NOT NULL", "AND false"),
     ],
     ..BASE
