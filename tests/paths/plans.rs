@@ -9,6 +9,7 @@ use sealpost::outbox::envelope::Envelope;
 use serde_json::{Value as Json, json};
 
 use super::doors::{get, one_intent, post};
+use super::receipts::post_event;
 use crate::support::{TestWorld, notice_with_key, text};
 
 /// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
@@ -75,6 +76,9 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     seen.keep(world);
     get(world, &format!("/v1/intents/{}", ids[0]), Some(super::doors::PRODUCER)).await;
     get(world, "/health", None).await;
+    let event = json!({ "type": "email.bounced", "created_at": "2026-01-01T00:00:00Z",
+        "data": { "email_id": "m", "to": ["a@example.com"], "bounce": { "type": "Permanent" } } });
+    post_event(world, "msg_1", &event.to_string()).await;
     seen.keep(world);
     seen.0
 }
@@ -101,15 +105,27 @@ async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
     let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
     let plan = world.sql(explain, vec![Value::Null; variables]).await;
     assert!(!plan.is_empty() || sql.contains("VALUES"), "a plan for {sql}");
-    plan.iter()
-        .map(|row| text(row.last().unwrap()))
-        .filter(|detail| detail.starts_with("SCAN"))
+    let details: Vec<String> = plan.iter().map(|row| text(row.last().unwrap())).collect();
+    // A list that the statement makes itself; what it is made from has lines of its own.
+    let made: Vec<String> = details
+        .iter()
+        .filter_map(|detail| {
+            detail
+                .strip_prefix("CO-ROUTINE ")
+                .or_else(|| detail.strip_prefix("MATERIALIZE "))
+        })
+        .map(str::to_owned)
+        .collect();
+    details
+        .into_iter()
+        .filter(|detail| detail.starts_with("SCAN") && detail != "SCAN CONSTANT ROW")
         // The check that a new row is nobody's missing parent. The engine skips it while no key waits for one, as the
         // rows read by an intake show below.
         .filter(|detail| !(sql.starts_with("INSERT INTO outbox") && detail == "SCAN intent_keys"))
         .filter(|detail| {
             let name = detail.split_whitespace().nth(1).unwrap_or_default();
-            let is_list = detail.contains("VIRTUAL TABLE") || name.starts_with('(');
+            let is_list =
+                detail.contains("VIRTUAL TABLE") || name.starts_with('(') || made.iter().any(|one| one == name);
             !is_list && !SMALL.contains(&name)
         })
         .collect()
@@ -119,6 +135,10 @@ async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
 async fn no_statement_walks_a_table_that_grows() {
     let world = TestWorld::new().await;
     let statements = every_statement(&world).await;
+    for (sql, variables) in &statements {
+        let walks = walks(&world, sql, *variables).await;
+        assert!(walks.is_empty(), "{walks:?}\nin {sql}");
+    }
     assert_eq!(
         statements.len(),
         statements_in_source(),
@@ -128,10 +148,6 @@ async fn no_statement_walks_a_table_that_grows() {
             .map(|sql| sql.chars().take(60).collect::<String>())
             .collect::<Vec<_>>()
     );
-    for (sql, variables) in statements {
-        let walks = walks(&world, &sql, variables).await;
-        assert!(walks.is_empty(), "{walks:?}\nin {sql}");
-    }
 }
 
 #[tokio::test]
@@ -185,10 +201,7 @@ async fn cost(world: &TestWorld, settled: i64) -> [u64; 3] {
 async fn settled_rows_make_neither_an_intake_nor_a_batch_nor_a_tick_dearer() {
     let few = cost(&TestWorld::new().await, 1_000).await;
     let many = cost(&TestWorld::new().await, 50_000).await;
-    for (few, many) in few.into_iter().zip(many) {
-        assert!(
-            few > 0 && many * 10 <= few * 11,
-            "intake, batch, tick: {few} became {many}"
-        );
+    for ((few, many), what) in few.into_iter().zip(many).zip(["intake", "batch", "tick"]) {
+        assert!(few > 0 && many * 10 <= few * 11, "{what}: {few} became {many}");
     }
 }
