@@ -92,7 +92,7 @@ fn words_and_ranks_agree_with_the_schema() {
         ("complained", "complained", 7, true),
     ];
     assert_eq!(words, expected);
-    let schema = include_str!("../../../migrations/0002_hearing_back.sql");
+    let schema = include_str!("../../../../migrations/0002_hearing_back.sql");
     let list = |words: &[&str]| {
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         quoted.join(", ")
