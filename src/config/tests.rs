@@ -184,7 +184,7 @@ fn a_link_leads_to_an_address_that_is_set() {
         );
     }
     let long = format!("https://mail.example.com/{}", "x".repeat(488));
-    assert!(read(&[("PUBLIC_URL", &long[..512])]).is_ok());
+    assert!(read(&[("PUBLIC_URL", long.strip_suffix('x').unwrap())]).is_ok());
     assert_eq!(
         refused(&[("PUBLIC_URL", &long)]),
         "PUBLIC_URL must have at most 512 bytes"

@@ -58,7 +58,7 @@ macro_rules! page {
 
 const ASK: &str = page!(
     "Stop these mails?",
-    "<p>You will get no more mails of this kind. Other mails are not changed by it.</p>",
+    "<p>You will get no more mails of this kind. Other mails will still reach you.</p>",
     "<form method=\"post\"><button type=\"submit\">Stop these mails</button></form>"
 );
 

@@ -84,7 +84,7 @@ mod tests {
             ours.to_uppercase(),
             format!("x.{proof}"),
         ];
-        wrong.extend((0..ours.len()).map(|end| ours[..end].to_owned()));
+        wrong.extend(ours.char_indices().map(|(end, _)| ours.get(..end).unwrap().to_owned()));
         for token in wrong {
             assert_eq!(verify(&secret, &token), None, "{token:?}");
         }
