@@ -21,3 +21,4 @@ pub mod publish;
 pub mod receipts;
 pub mod settle;
 mod shared_sql;
+pub mod unsubscribe;

@@ -35,4 +35,5 @@ mod review;
 mod settle;
 mod support;
 mod suspects;
+mod unsubscribe;
 mod waves;

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::doors::{get, one_intent, post};
 use super::receipts::post_event;
+use super::unsubscribe::click;
 use crate::support::{TestWorld, notice_with_key, text};
 
 /// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
@@ -79,6 +80,8 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     let event = json!({ "type": "email.bounced", "created_at": "2026-01-01T00:00:00Z",
         "data": { "email_id": "m", "to": ["a@example.com"], "bounce": { "type": "Permanent" } } });
     post_event(world, "msg_1", &event.to_string()).await;
+    seen.keep(world);
+    click(world, &ids[0]).await;
     seen.keep(world);
     seen.0
 }
@@ -204,4 +207,29 @@ async fn settled_rows_make_neither_an_intake_nor_a_batch_nor_a_tick_dearer() {
     for ((few, many), what) in few.into_iter().zip(many).zip(["intake", "batch", "tick"]) {
         assert!(few > 0 && many * 10 <= few * 11, "{what}: {few} became {many}");
     }
+}
+
+/// Rows that the engine visited for a click, where this many mails of the family and of the person are settled.
+async fn cost_of_a_click(settled: i64) -> u64 {
+    let world = TestWorld::new().await;
+    let id = world.notices(1).await.remove(0);
+    let others = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+      INSERT INTO outbox (id, family, fingerprint, fingerprint_version, fingerprint_secret_id, recipient_hash,
+        idempotency_key, status, cause, provider, provider_scope, provider_message_id, letter_bytes,
+        created_at, updated_at, settled_at)
+      SELECT 'ntc_bulk' || i, o.family, 'f', 1, 'k1', iif(i % 2, 'other', o.recipient_hash), 'key' || i, 'sent',
+        'accepted', 'resend', 'main', 'm' || i, 10, 1, 1, 1 FROM n, outbox o WHERE o.id = ?2";
+    world.sql(others, vec![settled.into(), id.clone().into()]).await;
+    let waiting = "UPDATE outbox SET status = 'pending', provider_message_id = NULL, settled_at = NULL, relay_at = 1
+      WHERE recipient_hash = 'other'";
+    world.sql(waiting, Vec::new()).await;
+    let before = world.transport.engine().rows().read;
+    click(&world, &id).await;
+    world.transport.engine().rows().read - before
+}
+
+#[tokio::test]
+async fn neither_a_persons_settled_mails_nor_other_peoples_waiting_ones_make_a_click_dearer() {
+    let (few, many) = (cost_of_a_click(100).await, cost_of_a_click(20_000).await);
+    assert!(few > 0 && many * 10 <= few * 11, "{few} became {many}");
 }
