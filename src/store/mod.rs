@@ -20,3 +20,4 @@ mod prune;
 pub mod publish;
 pub mod settle;
 mod shared_sql;
+pub mod suppressions;
