@@ -35,6 +35,8 @@ pub struct Config {
     pub producers: TokenList,
     /// Who may look at health and more.
     pub operators: TokenList,
+    /// `PARKED_ALARM_AT`: how many parked inputs make `/health` complain; 0 for none.
+    pub parked_alarm_at: u32,
     /// All the times and numbers.
     pub timing: Timing,
     /// What this version of the program can do.
@@ -63,6 +65,9 @@ pub const PROVIDER: &str = "resend";
 
 /// Longest environment name; it travels as a tag.
 const ENVIRONMENT_BYTES_MAX: usize = 64;
+
+/// The most parked inputs that may be waited for: `/health` counts no further.
+const PARKED_ALARM_AT_MAX: u64 = 1_000;
 
 impl Config {
     /// Reads and checks everything.
@@ -100,6 +105,8 @@ impl Config {
                 .map_err(|_| SettingError::invalid("RECIPIENT_SECRET", "must be base64 of at least 16 bytes"))?,
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
+            parked_alarm_at: u32::try_from(read::number(lookup, "PARKED_ALARM_AT", 1, (0, PARKED_ALARM_AT_MAX))?)
+                .unwrap_or(u32::MAX),
             timing: Timing::read(lookup)?,
             policy: Policy::built_in(),
             credentials: Credentials {

@@ -18,6 +18,7 @@ pub mod operator_log;
 pub mod parking;
 mod prune;
 pub mod publish;
+pub mod queues;
 pub mod settle;
 mod shared_sql;
 pub mod suppressions;
