@@ -51,10 +51,7 @@ pub async fn stats(database: &impl Database, now: Millis) -> Result<Stats, Datab
     let results = database
         .run(Transaction::read(vec![Statement::new(
             STATS,
-            vec![
-                Value::Integer(now.get()),
-                Value::Integer(COUNT_MAX.saturating_add(1)),
-            ],
+            vec![Value::Integer(now.get()), Value::Integer(COUNT_MAX.saturating_add(1))],
         )]))
         .await
         .map_err(guarded)?;
@@ -173,7 +170,8 @@ pub async fn dead_letters(
 }
 
 /// ?1 after seq, ?2 class, ?3 family, ?4 rows at most
-const DEAD_LETTERS: &str = "SELECT id, seq, family, dead_class, cause, last_error, attempt_count, updated_at FROM outbox
+const DEAD_LETTERS: &str =
+    "SELECT id, seq, family, dead_class, cause, last_error, attempt_count, updated_at FROM outbox
   WHERE status = 'dead_letter' AND seq > ?1 AND (?2 IS NULL OR dead_class = ?2) AND (?3 IS NULL OR family = ?3)
   ORDER BY seq LIMIT ?4";
 

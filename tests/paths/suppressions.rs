@@ -145,7 +145,11 @@ async fn a_suppression_ends_at_its_time_and_a_lift_ends_it_at_once() {
     assert_eq!(entry["inForce"], true);
     world.clock.advance(600 * SECOND);
     let list = look(&world, SUPPRESSIONS).await.body;
-    assert_eq!(list, json!({ "items": [], "next": null }), "what has ended is not in force");
+    assert_eq!(
+        list,
+        json!({ "items": [], "next": null }),
+        "what has ended is not in force"
+    );
     let all = look(&world, "/v1/suppressions?all=true").await.body;
     assert_eq!(all["items"][0]["inForce"], false);
     let gone = order(&world, LIFT, &json!({ "address": "n0@example.com" })).await;
@@ -198,7 +202,9 @@ async fn the_same_order_twice_is_one_change_and_a_shorter_one_takes_nothing_back
         (&Json::Null, &json!("manual")),
         "{longer}"
     );
-    let known = order(&world, LOOK_UP, &json!({ "address": "Ada <ADA@example.com>" })).await.body;
+    let known = order(&world, LOOK_UP, &json!({ "address": "Ada <ADA@example.com>" }))
+        .await
+        .body;
     let steps: Vec<_> = known["history"]
         .as_array()
         .expect("a list")
@@ -277,12 +283,23 @@ async fn every_order_leaves_a_line_with_who_and_why() {
         .await;
     let lines: Vec<_> = lines
         .iter()
-        .map(|line| (text(&line[0]), text(&line[1]), text(&line[2]), integer(&line[3]), integer(&line[4])))
+        .map(|line| {
+            (
+                text(&line[0]),
+                text(&line[1]),
+                text(&line[2]),
+                integer(&line[3]),
+                integer(&line[4]),
+            )
+        })
         .collect();
     let line = |action: &str, note: &str| (action.to_owned(), "*".to_owned(), note.to_owned(), 1, 64);
     assert_eq!(
         lines,
-        [line("recipient_suppressed", "by phone"), line("suppression_lifted", "-")]
+        [
+            line("recipient_suppressed", "by phone"),
+            line("suppression_lifted", "-")
+        ]
     );
 }
 
@@ -299,7 +316,10 @@ async fn orders_that_name_nobody_or_nothing_known_are_refused_and_write_nothing(
         (json!({ "recipientHash": "abc" }), "recipient_required"),
         (json!({ "address": "needle" }), "address_invalid"),
         (json!({ "address": "a@b.example, c@d.example" }), "address_invalid"),
-        (json!({ "address": "a@b.example", "family": "needle" }), "family_unknown"),
+        (
+            json!({ "address": "a@b.example", "family": "needle" }),
+            "family_unknown",
+        ),
         (
             json!({ "address": "a@b.example", "until": "2026-01-01T00:00:00Z" }),
             "until_invalid",

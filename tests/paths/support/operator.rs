@@ -49,7 +49,10 @@ pub async fn all_pages(world: &TestWorld, path: &str, limit: usize) -> Vec<Json>
     let mut next = Json::Null;
     for _ in 0..100 {
         let mark = if path.contains('?') { '&' } else { '?' };
-        let cursor = next.as_str().map(|cursor| format!("&after={cursor}")).unwrap_or_default();
+        let cursor = next
+            .as_str()
+            .map(|cursor| format!("&after={cursor}"))
+            .unwrap_or_default();
         let page = look(world, &format!("{path}{mark}limit={limit}{cursor}")).await;
         assert_eq!(page.status, 200, "{}", page.body);
         let list = page.body["items"].as_array().expect("a list").clone();
