@@ -68,9 +68,9 @@ macro_rules! due_at {
 /// Every part reads as many rows of one index at most as it counts. ?1 now, ?2 rows at most
 const STATS: &str = concat!(
     "SELECT open.*, dead.*, suppressed.*,
-       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL LIMIT ?2)) AS unknown,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL AND seq > 0 LIMIT ?2)) AS unknown,
        (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT ?2)) AS parked,
-       (SELECT count(*) FROM (SELECT 1 FROM receipts WHERE outbox_id IS NULL LIMIT ?2)) AS receipts_waiting
+       (SELECT count(*) FROM (SELECT 1 FROM receipts WHERE outbox_id IS NULL AND received_at > 0 LIMIT ?2)) AS receipts_waiting
      FROM (SELECT count(*) AS open,
          count(*) FILTER (WHERE status <> 'processing' AND due_at <= ?1) AS ready,
          count(*) FILTER (WHERE status = 'processing') AS in_flight,
@@ -82,7 +82,7 @@ const STATS: &str = concat!(
      (SELECT count(*) AS dead,
          count(*) FILTER (WHERE dead_class = 'pipeline') AS dead_pipeline,
          count(*) FILTER (WHERE dead_class = 'recipient') AS dead_recipient
-       FROM (SELECT dead_class FROM outbox WHERE status = 'dead_letter' ORDER BY seq LIMIT ?2)) AS dead,
+       FROM (SELECT dead_class FROM outbox WHERE status = 'dead_letter' AND seq > 0 ORDER BY seq LIMIT ?2)) AS dead,
      (SELECT count(*) AS suppressions,
          count(DISTINCT recipient_hash) FILTER (WHERE lifted_at IS NULL AND (until IS NULL OR until > ?1)) AS suppressed
        FROM (SELECT recipient_hash, lifted_at, until FROM suppressions s ORDER BY recipient_hash, family LIMIT ?2)) AS suppressed"
