@@ -41,6 +41,8 @@ pub struct Config {
     pub operators: TokenList,
     /// What the provider's events are signed with. A wrong setting closes that door alone: mail goes on.
     pub webhooks: WebhookSecrets,
+    /// `PARKED_ALARM_AT`: how many parked inputs make `/health` complain; 0 for none.
+    pub parked_alarm_at: u32,
     /// All the times and numbers.
     pub timing: Timing,
     /// What this version of the program can do.
@@ -72,6 +74,8 @@ const ENVIRONMENT_BYTES_MAX: usize = 64;
 
 /// Longest public address: with path and token it has to fit a header line of 998 bytes.
 const PUBLIC_URL_BYTES_MAX: usize = 512;
+/// The most parked inputs that may be waited for: `/health` counts no further.
+const PARKED_ALARM_AT_MAX: u64 = 1_000;
 
 impl Config {
     /// Reads and checks everything.
@@ -114,6 +118,8 @@ impl Config {
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
             webhooks: WebhookSecrets::parse(read::optional(lookup, "WEBHOOK_SECRETS").as_deref()),
+            parked_alarm_at: u32::try_from(read::number(lookup, "PARKED_ALARM_AT", 1, (0, PARKED_ALARM_AT_MAX))?)
+                .unwrap_or(u32::MAX),
             timing: Timing::read(lookup)?,
             policy,
             credentials: Credentials {

@@ -11,6 +11,9 @@ use crate::provider::render::{Draft, DraftBody, build_request};
 use crate::store::claim::ClaimedRow;
 use crate::store::open::{NewSeal, Opening, Rejection};
 
+/// Tries of a sealed row whose family this version does not have: as many as the families of the first version allow.
+const RETRY_LIMIT_DEFAULT: u32 = 12;
+
 /// A row with its final bytes. It can only be made from a claimed row, and only by sealing or by verifying a seal.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -18,6 +21,8 @@ pub(super) struct Ready {
     pub(super) idempotency_key: String,
     pub(super) sealed: Sealed,
     pub(super) attempt_count: u32,
+    /// How many tries its family allows.
+    retry_limit: u32,
     /// Earlier claims that counted no try.
     pub(super) idle_claims: u32,
     /// Earlier attempts that may have been accepted.
@@ -55,6 +60,10 @@ pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> 
             idempotency_key: row.idempotency_key,
             sealed,
             attempt_count: row.attempt_count,
+            retry_limit: config
+                .policy
+                .family(&row.family)
+                .map_or(RETRY_LIMIT_DEFAULT, |family| family.retry_limit),
             idle_claims: u32::try_from(row.claim_count.saturating_sub(1))
                 .unwrap_or(0)
                 .saturating_sub(row.attempt_count),
@@ -143,6 +152,7 @@ impl Ready {
             id: &self.id,
             attempt: &self.attempt,
             attempt_count: self.attempt_count,
+            retry_limit: self.retry_limit,
             idle_claims: self.idle_claims,
             doubts: self.doubts,
             anchor: self.anchor.unwrap_or(now),

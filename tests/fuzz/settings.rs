@@ -48,6 +48,7 @@ const NUMBERS: &[&str] = &[
     "TICK_MS",
     "RETENTION_MS",
     "PAUSE_MS",
+    "PARKED_ALARM_AT",
 ];
 
 fn name() -> impl Strategy<Value = &'static str> {

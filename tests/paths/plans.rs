@@ -11,16 +11,18 @@ use serde_json::{Value as Json, json};
 use super::doors::{get, one_intent, post};
 use super::receipts::post_event;
 use super::unsubscribe::click;
-use crate::support::{TestWorld, notice_with_key, text};
+use crate::support::{TestWorld, look, notice_with_key, order, text};
 
 /// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
 /// (parking is only counted, and only up to a limit).
-const SMALL: [&str; 16] = [
+const SMALL: [&str; 19] = [
     "CONSTANT",
     "aside",
+    "dead",
     "h",
     "j",
     "k",
+    "open",
     "other",
     "p",
     "page",
@@ -31,6 +33,7 @@ const SMALL: [&str; 16] = [
     "schema",
     "schema_migrations",
     "stop",
+    "suppressed",
     "taken",
 ];
 
@@ -83,7 +86,45 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     seen.keep(world);
     click(world, &ids[0]).await;
     seen.keep(world);
+    operators(world, &mut seen).await;
     seen.0
+}
+
+/// Every door of the operators, with something behind it.
+async fn operators(world: &TestWorld, seen: &mut Seen) {
+    let who = json!({ "address": "ada@example.com" });
+    for path in ["/v1/suppressions", "/v1/suppressions/look-up", "/v1/suppressions/lift"] {
+        assert_eq!(order(world, path, &who).await.status, 200);
+    }
+    for path in [
+        "/v1/suppressions",
+        "/v1/queues/outbox/stats",
+        "/v1/queues/outbox/dead-letters",
+        "/v1/parking",
+        "/v1/parking?state=discarded",
+    ] {
+        assert_eq!(look(world, path).await.status, 200);
+    }
+    seen.keep(world);
+    order(world, "/v1/queues/outbox/retry-dead", &json!({ "limit": 1 })).await;
+    seen.keep(world);
+    // What nobody understood, and an envelope without a row.
+    let orphan = Envelope::to_row("ntc_nobody123").to_body();
+    world.deliver_bodies(&["what else?".to_owned(), orphan]).await;
+    seen.keep(world);
+    let list = look(world, "/v1/parking").await.body;
+    for entry in list["items"].as_array().expect("a list") {
+        let path = format!("/v1/parking/{}", entry["hash"].as_str().expect("a hash"));
+        assert_eq!(look(world, &path).await.status, 200);
+        order(world, &format!("{path}/replay"), &json!({})).await;
+        assert_eq!(
+            order(world, &format!("{path}/discard"), &json!({ "note": "a test" }))
+                .await
+                .status,
+            200
+        );
+    }
+    seen.keep(world);
 }
 
 /// How many statements the store is made of, as its source has them.
