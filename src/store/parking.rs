@@ -261,6 +261,40 @@ pub async fn replay_envelope(
     Ok(rows_at(&results, 3)?.into_iter().next())
 }
 
+/// "This was understood after all, and its effects are written." Returns the entry where it was still open.
+///
+/// # Errors
+/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
+pub async fn understood(
+    database: &impl Database,
+    hash: &str,
+    order: &Order<'_>,
+) -> Result<Option<Entry>, DatabaseError> {
+    let results = database
+        .run(Transaction::write(vec![
+            schema_guard(),
+            Statement::new(
+                UNDERSTOOD_LINE,
+                line_args(hash, order, "parking_replayed", State::Replayed.as_str()),
+            ),
+            Statement::new(
+                UNDERSTOOD,
+                vec![Value::Text(hash.to_owned()), Value::Integer(order.now.get())],
+            ),
+        ]))
+        .await
+        .map_err(guarded)?;
+    Ok(rows_at(&results, 2)?.into_iter().next())
+}
+
+/// The body is not needed any more. ?1 hash, ?2 now
+const UNDERSTOOD: &str = concat!(
+    "UPDATE parking SET state = 'replayed', closed_at = ?2, body = ''
+     WHERE hash = ?1 AND state = 'parked'
+     RETURNING ",
+    columns!()
+);
+
 /// Never earlier than the row may be tried, never later than it would be anyway; the state stays.
 /// ?1 outbox id, ?2 now, ?3 hash
 const BRING: &str = "UPDATE outbox SET
@@ -304,6 +338,9 @@ const LINE: &str = line!();
 
 /// Where it is still open.
 const OPEN_LINE: &str = concat!(line!(), " AND state = 'parked'");
+
+/// The same, for an event.
+const UNDERSTOOD_LINE: &str = concat!(line!(), " AND state = 'parked' AND source = 'receipts'");
 
 /// Where there is such a row, too. ?7 outbox id
 const ROW_LINE: &str = concat!(
