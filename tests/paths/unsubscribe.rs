@@ -220,7 +220,7 @@ async fn rows_that_wait_in_any_state_are_ended() {
 }
 
 #[tokio::test]
-async fn a_row_in_doubt_becomes_unknown_and_late_proof_still_lifts_it() {
+async fn a_row_in_doubt_becomes_unknown_and_is_not_sent_again() {
     let world = TestWorld::new().await;
     world.mailer.fault(FaultKind::AcceptThenDrop, 1);
     let id = record(&world, &[announcement("1", "a")]).await.remove(0);
@@ -268,6 +268,23 @@ async fn a_mail_that_is_being_sent_is_settled_by_its_worker() {
     });
     assert_eq!(decisions, [Decision::Acknowledge]);
     assert_eq!(world.status(&id).await, "sent");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_its_claim_ended_and_the_click_is_still_proof() {
+    let world = TestWorld::new().await;
+    let id = record(&world, &[announcement("1", "a")]).await.remove(0);
+    world.mailer.hold_next.set(true);
+    futures_util::join!(world.deliver(), async {
+        while world.mailer.accepted() == 0 {
+            tokio::task::yield_now().await;
+        }
+        world.clock.advance(LEASE_AND_SKEW);
+        click(&world, &id).await;
+        assert_eq!(world.state(&id).await, owned("unknown", "unsubscribed"));
+        world.mailer.let_go.set(true);
+    });
+    assert_eq!(world.state(&id).await, owned("sent", "accepted"));
 }
 
 #[tokio::test]
