@@ -119,6 +119,8 @@ pub enum ErrorName {
     DailyQuotaExceeded,
     /// 429: the month's quota is used up.
     MonthlyQuotaExceeded,
+    /// 451: the provider fears an abuse.
+    SecurityError,
     /// 500: the provider failed.
     InternalServerError,
     /// 503: the provider is not there for the moment.
@@ -145,6 +147,7 @@ impl ErrorName {
             Self::RateLimitExceeded => "rate_limit_exceeded",
             Self::DailyQuotaExceeded => "daily_quota_exceeded",
             Self::MonthlyQuotaExceeded => "monthly_quota_exceeded",
+            Self::SecurityError => "security_error",
             Self::InternalServerError => "internal_server_error",
             Self::ServiceUnavailable => "service_unavailable",
         }

@@ -95,6 +95,10 @@ pub fn answer(fault: &Fault, honest: Option<Reply>, to: &[String], per_second: u
                         please verify a domain, and change the `from` address to an email using this domain.";
             (error(403, ErrorName::ValidationError, text), Wire::Whole)
         }
+        FaultKind::SecurityError => {
+            let text = "We may have found a security issue with the request.";
+            (error(451, ErrorName::SecurityError, text), Wire::Whole)
+        }
         FaultKind::Refuse => (
             Refusal::field(format!("Invalid `to` field: {recipient}")).reply(),
             Wire::Whole,
@@ -148,6 +152,7 @@ mod tests {
             (FaultKind::TestingAddress, 403, "validation_error"),
             (FaultKind::InvalidKey, 401, "validation_error"),
             (FaultKind::InvalidKeyOld, 403, "invalid_api_key"),
+            (FaultKind::SecurityError, 451, "security_error"),
             (FaultKind::Refuse, 422, "validation_error"),
             (FaultKind::InternalError, 500, "internal_server_error"),
             (FaultKind::ServiceUnavailable, 503, "service_unavailable"),

@@ -60,6 +60,8 @@ pub enum FaultKind {
     InvalidKeyOld,
     /// 403 `validation_error`: this recipient is not allowed in testing.
     TestingAddress,
+    /// 451 `security_error`: the provider fears an abuse.
+    SecurityError,
     /// 422 `validation_error` whose text repeats the recipient.
     Refuse,
 }
@@ -107,6 +109,7 @@ impl FaultKind {
             | Self::InvalidKey
             | Self::InvalidKeyOld
             | Self::TestingAddress
+            | Self::SecurityError
             | Self::Refuse => Accepts::Never,
         }
     }
