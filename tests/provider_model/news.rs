@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use sealpost::devstack::provider::courier::RETRY_WAITS_MS;
+use sealpost::devstack::provider::courier::{FIRST_WAIT_MS, RETRY_WAITS_MS};
 use sealpost::devstack::provider::webhook::sign;
 use serde_json::{Value, json};
 
@@ -95,12 +95,14 @@ fn with_auto(url: &str) -> Provider {
     provider
 }
 
+/// Sends a mail and lets the time pass until its news are due.
 fn send(provider: &Provider, to: &str) {
     let mail = json!({ "from": "a@acme.test", "to": to, "subject": "s", "text": "t" });
     let sent = provider
         .ask("POST", "/emails", &sending(to), &mail.to_string())
         .unwrap();
     assert_eq!(sent.status, 200, "{}", sent.body);
+    provider.control("POST", "/_/clock", &json!({ "advanceMs": FIRST_WAIT_MS }));
 }
 
 /// Waits until the counts of news are these.
@@ -195,12 +197,13 @@ fn news_may_be_there_before_the_answer() {
     let provider = with_auto(&hook.url);
     provider.fault(json!({ "kind": "hold_accepted" }));
     let stream = provider.open_send("k");
+    provider.until("/_/faults", |now| now["held"] == 1);
+    provider.control("POST", "/_/clock", &json!({ "advanceMs": FIRST_WAIT_MS }));
     assert_eq!(
         [hook.next(200).kind(), hook.next(200).kind()],
         ["email.sent", "email.delivered"]
     );
     assert!(is_silent(&stream));
-    provider.until("/_/faults", |now| now["held"] == 1);
     provider.control("POST", "/_/release", &Value::Null);
     assert_eq!(answer(stream).unwrap().status, 200);
 }

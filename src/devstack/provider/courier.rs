@@ -14,6 +14,9 @@ use super::mail::bare_address;
 use super::model::Model;
 use crate::outbox::time::Millis;
 
+/// How long after a mail's acceptance its first event goes out, in milliseconds. The real provider is no faster; at once,
+/// nearly every event would be there before the receiver has written down the answer to its own call.
+pub const FIRST_WAIT_MS: i64 = 500;
 /// How long after each refusal an event is sent again, in milliseconds; after the last it is given up. The real provider
 /// waits for hours; somebody who looks at this machine does not.
 pub const RETRY_WAITS_MS: [i64; 5] = [1_000, 2_000, 4_000, 8_000, 16_000];
@@ -141,6 +144,7 @@ impl Model {
         let Some(kinds) = self.ledger.find(mail).map(|sent| events_for(recipient(sent))) else {
             return;
         };
+        let due = Millis::new(now.get().saturating_add(FIRST_WAIT_MS));
         for &kind in kinds {
             self.courier.numbers = self.courier.numbers.saturating_add(1);
             let number = self.courier.numbers;
@@ -152,7 +156,7 @@ impl Model {
                         svix_id,
                         body: None,
                         refusals: 0,
-                        state: State::Due(now),
+                        state: State::Due(due),
                     };
                     self.courier.waiting.insert(number, event);
                 }

@@ -30,7 +30,8 @@ fn accept(model: &mut Model, to: &str, id: &str) {
     };
     model.finish(Millis::new(0), ticket, id);
     let mut n = 0;
-    model.follow(Millis::new(0), id, || {
+    // The first try is due at 0.
+    model.follow(Millis::new(-FIRST_WAIT_MS), id, || {
         n += 1;
         Some(format!("msg_{id}_{n}"))
     });
@@ -90,6 +91,15 @@ fn the_news_of_a_mail_go_out_in_their_order_and_each_shows_as_its_last_event() {
         ..NewsCounts::default()
     };
     assert_eq!(model.news_counts(), counts);
+}
+
+#[test]
+fn the_first_event_leaves_time_for_the_answer() {
+    let mut model = model(&[]);
+    accept(&mut model, "a@acme.test", "id-1");
+    assert_eq!(model.next_news_at(), Some(Millis::new(0)));
+    assert_eq!(model.next_news(Millis::new(-1)), None);
+    assert!(model.next_news(Millis::new(0)).is_some());
 }
 
 #[test]
