@@ -11,7 +11,7 @@ ALTER TABLE outbox ADD COLUMN delivery_detail TEXT
   CONSTRAINT delivery_follows_acceptance CHECK (delivery IS NULL OR (status = 'sent' AND delivery IN (
     'scheduled', 'sent', 'delayed', 'delivered', 'failed', 'suppressed', 'bounced', 'complained')));
 -- The row that a person wanted sent once more, although nobody knows what became of it.
-ALTER TABLE outbox ADD COLUMN resend_of TEXT REFERENCES outbox (id)
+ALTER TABLE outbox ADD COLUMN resend_of TEXT
   CONSTRAINT resends_count CHECK (resend_of IS NULL OR resend > 0);
 -- A person has decided about a row that stays unknown: it no longer asks.
 ALTER TABLE outbox ADD COLUMN resolved_at INTEGER

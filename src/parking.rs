@@ -3,13 +3,15 @@
 use sha2::{Digest, Sha256};
 
 use crate::consume::{Decision, Delivery, retry_delay};
-use crate::outbox::envelope::EnvelopeError;
+use crate::outbox::envelope::{Envelope, EnvelopeError};
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::parking::{Parked, park};
 
 /// Bytes of a raw body that are kept; its hash and length tell the rest.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of an event's id that are kept; the provider's have about 40.
+const EVENT_ID_BYTES_MAX: usize = 256;
 /// Bytes that one byte of a body may become in the statement's argument: a control character is six in JSON.
 const WRITTEN_BYTES_MAX: usize = 6;
 /// Bytes of an entry beside its body: hash, codes, names and punctuation, rounded up.
@@ -90,19 +92,17 @@ async fn park_part<W: World>(
             .get(*index)
             .and_then(|delivery| delivery.body.as_deref())
             .unwrap_or_default();
-        let entry = parked_body(source, reason, body);
-        world
-            .log()
-            .note(Level::Alarm, "input_parked", &[("reason", Field::Code(reason))]);
+        // An envelope names the row that it misses; what is no envelope names none.
+        let origin = Envelope::read(Some(body)).ok().map(|envelope| envelope.outbox_id);
+        let entry = parked_body(source, reason, origin, body);
+        note_parked(world, reason);
         if parked.iter().all(|other| other.hash != entry.hash) {
             parked.push(entry);
         }
     }
     let kept = park(world.database(), &parked, world.clock().now()).await;
     if let Err(error) = &kept {
-        world
-            .log()
-            .note(Level::Warn, "parking_failed", &[("error", Field::Code(error.code()))]);
+        note_failed(world, error);
     }
     list.iter()
         .map(|(index, _)| {
@@ -119,21 +119,41 @@ async fn park_part<W: World>(
         .collect()
 }
 
-/// Parks a signed event that cannot be read.
+/// Parks a signed event that cannot be read or has no effect that we know. `event_id` is the provider's: the same event
+/// again is the same entry. Bytes that are no UTF-8 are kept as replacement characters.
+///
+/// # Errors
+/// [`DatabaseError`]; then the provider has to send it again.
 pub(crate) async fn park_receipt<W: World>(
     world: &W,
     reason: &'static str,
-    _event_id: &str,
+    event_id: &str,
     body: &[u8],
 ) -> Result<(), DatabaseError> {
-    let entry = parked_body("receipts", reason, &String::from_utf8_lossy(body));
+    let body = String::from_utf8_lossy(body);
+    let origin = event_id.get(..event_id.floor_char_boundary(EVENT_ID_BYTES_MAX));
+    let entry = parked_body("receipts", reason, origin.map(str::to_owned), &body);
+    note_parked(world, reason);
+    let kept = park(world.database(), &[entry], world.clock().now()).await;
+    if let Err(error) = &kept {
+        note_failed(world, error);
+    }
+    kept
+}
+
+fn note_parked<W: World>(world: &W, reason: &'static str) {
     world
         .log()
         .note(Level::Alarm, "input_parked", &[("reason", Field::Code(reason))]);
-    park(world.database(), &[entry], world.clock().now()).await
 }
 
-fn parked_body(source: &'static str, reason: &'static str, body: &str) -> Parked {
+fn note_failed<W: World>(world: &W, error: &DatabaseError) {
+    world
+        .log()
+        .note(Level::Warn, "parking_failed", &[("error", Field::Code(error.code()))]);
+}
+
+fn parked_body(source: &'static str, reason: &'static str, origin: Option<String>, body: &str) -> Parked {
     let mut hash = Sha256::new();
     hash.update(source.as_bytes());
     hash.update([0]);
@@ -145,6 +165,7 @@ fn parked_body(source: &'static str, reason: &'static str, body: &str) -> Parked
         hash: hex(&hash.finalize()),
         source,
         reason,
+        origin,
         body: body.get(..kept).unwrap_or_default().to_owned(),
         body_bytes: body.len(),
     }

@@ -78,6 +78,12 @@ impl Policy {
         self.families().find(|family| family.name == name)
     }
 
+    /// Whether mails of a family that is sent carry unsubscribe links. What is in shadow mode is never sent.
+    pub fn has_unsubscribe_links(&self) -> bool {
+        self.families()
+            .any(|family| family.unsubscribe && family.mode != Mode::Shadow)
+    }
+
     /// The version of this template.
     pub fn version_of(&self, template: &str) -> Option<&'static str> {
         self.kinds

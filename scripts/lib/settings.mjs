@@ -28,11 +28,12 @@ export function readSettings(env = process.env) {
 }
 
 /** The Worker's variables and secrets on a local stack. */
-export function workerVariables({ databaseUrl, providerUrl }, secrets) {
+export function workerVariables({ workerUrl, databaseUrl, providerUrl }, secrets) {
   return {
     ENVIRONMENT: 'local',
     DATABASE_URL: databaseUrl,
     PROVIDER_URL: providerUrl,
+    PUBLIC_URL: workerUrl,
     MAIL_FROM: 'Sealpost <mail@sealpost.example>',
     ...secretBindings(secrets),
   };

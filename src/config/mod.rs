@@ -20,6 +20,9 @@ pub struct Config {
     pub sender: Sender,
     /// Where the database is, as an `http(s)` address without a trailing slash.
     pub database_url: String,
+    /// Where recipients reach this Worker, without a trailing slash; there wherever a family that is sent has
+    /// unsubscribe links.
+    pub public_url: Option<String>,
     /// The provider's address, without a trailing slash.
     pub provider_url: String,
     /// The provider account. A mail that was sealed for one account is never sent through another.
@@ -38,6 +41,8 @@ pub struct Config {
     pub operators: TokenList,
     /// What the provider's events are signed with. A wrong setting closes that door alone: mail goes on.
     pub webhooks: WebhookSecrets,
+    /// `PARKED_ALARM_AT`: how many parked inputs make `/health` complain; 0 for none.
+    pub parked_alarm_at: u32,
     /// All the times and numbers.
     pub timing: Timing,
     /// What this version of the program can do.
@@ -67,6 +72,11 @@ pub const PROVIDER: &str = "resend";
 /// Longest environment name; it travels as a tag.
 const ENVIRONMENT_BYTES_MAX: usize = 64;
 
+/// Longest public address: with path and token it has to fit a header line of 998 bytes.
+const PUBLIC_URL_BYTES_MAX: usize = 512;
+/// The most parked inputs that may be waited for: `/health` counts no further.
+const PARKED_ALARM_AT_MAX: u64 = 1_000;
+
 impl Config {
     /// Reads and checks everything.
     ///
@@ -86,12 +96,16 @@ impl Config {
         if database.is_none() && !read::is_loopback(&database_url) {
             return Err(SettingError::Missing("DATABASE_TOKEN"));
         }
+        let policy = Policy::built_in();
+        let public_url = public_url(lookup, policy)?;
         Ok(Self {
             sender: Sender {
                 from: read::mailbox(lookup, "MAIL_FROM")?.ok_or(SettingError::Missing("MAIL_FROM"))?,
                 reply_to: read::mailbox(lookup, "MAIL_REPLY_TO")?,
                 environment,
+                message_id: read::switch(lookup, "MESSAGE_ID_HEADER", true)?,
             },
+            public_url,
             database_url,
             provider_url: read::address(lookup, "PROVIDER_URL")?,
             provider_scope: read::optional(lookup, "PROVIDER_SCOPE").unwrap_or_else(|| "main".to_owned()),
@@ -104,14 +118,33 @@ impl Config {
             producers: TokenList::parse("PRODUCER_TOKENS", read::optional(lookup, "PRODUCER_TOKENS"))?,
             operators: TokenList::parse("OPERATOR_TOKENS", read::optional(lookup, "OPERATOR_TOKENS"))?,
             webhooks: WebhookSecrets::parse(read::optional(lookup, "WEBHOOK_SECRETS").as_deref()),
+            parked_alarm_at: u32::try_from(read::number(lookup, "PARKED_ALARM_AT", 1, (0, PARKED_ALARM_AT_MAX))?)
+                .unwrap_or(u32::MAX),
             timing: Timing::read(lookup)?,
-            policy: Policy::built_in(),
+            policy,
             credentials: Credentials {
                 database,
                 provider: read::required(lookup, "RESEND_API_KEY")?,
             },
         })
     }
+}
+
+/// Where links in mails lead. Without it no family that has such links may be sent.
+fn public_url(lookup: &dyn Lookup, policy: &Policy) -> Result<Option<String>, SettingError> {
+    const NAME: &str = "PUBLIC_URL";
+    if read::optional(lookup, NAME).is_none() {
+        return if policy.has_unsubscribe_links() {
+            Err(SettingError::Missing(NAME))
+        } else {
+            Ok(None)
+        };
+    }
+    let url = read::address(lookup, NAME)?;
+    if url.len() > PUBLIC_URL_BYTES_MAX {
+        return Err(SettingError::invalid(NAME, "must have at most 512 bytes"));
+    }
+    Ok(Some(url))
 }
 
 #[cfg(test)]

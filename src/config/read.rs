@@ -118,6 +118,16 @@ pub(super) fn mailbox(lookup: &dyn Lookup, name: &'static str) -> Result<Option<
         .map_err(|_| SettingError::invalid(name, "must be one mailbox, such as Name <mail@example.com>"))
 }
 
+/// `on` or `off`.
+pub(super) fn switch(lookup: &dyn Lookup, name: &'static str, default: bool) -> Result<bool, SettingError> {
+    match optional(lookup, name).as_deref() {
+        None => Ok(default),
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err(SettingError::invalid(name, "must be on or off")),
+    }
+}
+
 pub(super) fn number(
     lookup: &dyn Lookup,
     name: &'static str,

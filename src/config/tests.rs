@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::outbox::family::Mode;
 
 /// The settings that have no default, with values that are right.
 const REQUIRED: &[(&str, &str)] = &[
@@ -11,6 +12,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("DATABASE_URL", "libsql://db.example.com/"),
     ("DATABASE_TOKEN", "token"),
     ("PROVIDER_URL", "https://api.example.com"),
+    ("PUBLIC_URL", "https://mail.example.com/"),
     ("MAIL_FROM", "Sealpost <mail@example.com>"),
     ("QUEUE_NAME", "outbox"),
     ("DEAD_LETTER_QUEUE_NAME", "outbox-dead"),
@@ -182,4 +184,63 @@ fn debug_of_the_whole_configuration_shows_no_secret() {
     ] {
         assert!(!shown.contains(secret), "{secret} is in {shown}");
     }
+}
+
+#[test]
+fn a_link_leads_to_an_address_that_is_set() {
+    assert_eq!(refused(&[("PUBLIC_URL", "")]), "PUBLIC_URL is not set");
+    assert_eq!(
+        read(&[]).unwrap().public_url.as_deref(),
+        Some("https://mail.example.com")
+    );
+    assert!(read(&[("PUBLIC_URL", "http://127.0.0.1:8787")]).is_ok());
+    for wrong in [
+        "http://mail.example.com",
+        "mail.example.com",
+        "https://a b",
+        "https://a>b",
+    ] {
+        assert!(
+            refused(&[("PUBLIC_URL", wrong)]).starts_with("PUBLIC_URL must"),
+            "{wrong}"
+        );
+    }
+    let long = format!("https://mail.example.com/{}", "x".repeat(488));
+    assert!(read(&[("PUBLIC_URL", long.strip_suffix('x').unwrap())]).is_ok());
+    assert_eq!(
+        refused(&[("PUBLIC_URL", &long)]),
+        "PUBLIC_URL must have at most 512 bytes"
+    );
+}
+
+#[test]
+fn without_a_family_that_has_links_no_address_is_needed() {
+    let none = |_: &str| None;
+    let policy = |mode| {
+        let mut kinds = Policy::built_in_kinds();
+        for kind in &mut kinds {
+            if kind.family.unsubscribe {
+                kind.family.mode = mode;
+            }
+        }
+        Policy::of(kinds)
+    };
+    assert_eq!(public_url(&none, &policy(Mode::Shadow)), Ok(None));
+    for mode in [Mode::Live, Mode::Hold] {
+        assert_eq!(
+            public_url(&none, &policy(mode)),
+            Err(SettingError::Missing("PUBLIC_URL"))
+        );
+    }
+}
+
+#[test]
+fn our_own_message_id_is_set_unless_it_is_switched_off() {
+    assert!(read(&[]).unwrap().sender.message_id);
+    assert!(read(&[("MESSAGE_ID_HEADER", "on")]).unwrap().sender.message_id);
+    assert!(!read(&[("MESSAGE_ID_HEADER", "off")]).unwrap().sender.message_id);
+    assert_eq!(
+        refused(&[("MESSAGE_ID_HEADER", "no")]),
+        "MESSAGE_ID_HEADER must be on or off"
+    );
 }

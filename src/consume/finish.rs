@@ -77,6 +77,9 @@ impl<W: World> Run<'_, W> {
             if row.status == Status::Unknown {
                 log.note(Level::Alarm, "outcome_unknown", &[("outboxId", Field::Id(&row.id))]);
             }
+            if row.status == Status::DeadLetter && row.foreign == 0 {
+                log.note(Level::Alarm, "dead_lettered", &[("outboxId", Field::Id(&row.id))]);
+            }
         }
         for id in &settled.lost {
             log.note(Level::Warn, "claim_lost", &[("outboxId", Field::Id(id))]);

@@ -6,9 +6,13 @@ use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
 use crate::outbox::time::Millis;
+use crate::outbox::unsubscribe;
 use crate::provider::render::{Draft, DraftBody, build_request};
 use crate::store::claim::ClaimedRow;
 use crate::store::open::{NewSeal, Opening, Rejection};
+
+/// Tries of a sealed row whose family this version does not have: as many as the families of the first version allow.
+const RETRY_LIMIT_DEFAULT: u32 = 12;
 
 /// A row with its final bytes. It can only be made from a claimed row, and only by sealing or by verifying a seal.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub(super) struct Ready {
     pub(super) idempotency_key: String,
     pub(super) sealed: Sealed,
     pub(super) attempt_count: u32,
+    /// How many tries its family allows.
+    retry_limit: u32,
     /// Earlier claims that counted no try.
     pub(super) idle_claims: u32,
     /// Earlier attempts that may have been accepted.
@@ -40,12 +46,12 @@ pub(super) struct Unreadable {
 }
 
 /// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
-pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
+pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
     let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
-    let sealed = match (&row.seal_sha256, row.seal_body) {
+    let sealed = match (&row.seal_sha256, row.seal_body.take()) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
-        (None, _) => render(&row.id, row.template.as_deref(), row.letter.as_deref(), config),
+        (None, _) => render(&row, config),
     };
     match sealed {
         Ok(sealed) => Ok(Ready {
@@ -54,6 +60,10 @@ pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Resu
             idempotency_key: row.idempotency_key,
             sealed,
             attempt_count: row.attempt_count,
+            retry_limit: config
+                .policy
+                .family(&row.family)
+                .map_or(RETRY_LIMIT_DEFAULT, |family| family.retry_limit),
             idle_claims: u32::try_from(row.claim_count.saturating_sub(1))
                 .unwrap_or(0)
                 .saturating_sub(row.attempt_count),
@@ -71,12 +81,14 @@ pub(super) fn prepare(row: ClaimedRow, attempt: String, config: &Config) -> Resu
     }
 }
 
-fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Config) -> Result<Sealed, &'static str> {
-    let letter = Letter::from_json(letter.ok_or("letter_missing")?).map_err(|_| "letter_unreadable")?;
+fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
+    let letter = row.letter.as_deref().ok_or("letter_missing")?;
+    let letter = Letter::from_json(letter).map_err(|_| "letter_unreadable")?;
+    let unsubscribe = unsubscribe_link(row, config)?;
     let to = letter.to.mailbox();
     let data;
     let no_headers = Default::default();
-    let (from, reply_to, headers, body) = match (&letter.body, template) {
+    let (from, reply_to, headers, body) = match (&letter.body, row.template.as_deref()) {
         (Body::Data(map), Some(name)) => {
             config.policy.version_of(name).ok_or("template_missing")?;
             data = serde_json::Value::Object(map.clone());
@@ -111,12 +123,26 @@ fn render(id: &str, template: Option<&str>, letter: Option<&str>, config: &Confi
         reply_to: reply_to.as_deref(),
         headers,
         tags: &letter.tags,
-        outbox_id: id,
+        outbox_id: &row.id,
+        unsubscribe: unsubscribe.as_deref(),
         body,
     };
     build_request(&config.sender, &draft)
         .map(seal)
         .map_err(|error| error.code())
+}
+
+/// The link with which the recipient ends this kind of mail, where the family has one. A mail that should have it never
+/// goes out without it.
+fn unsubscribe_link(row: &ClaimedRow, config: &Config) -> Result<Option<String>, &'static str> {
+    let family = config.policy.family(&row.family);
+    if !family.is_some_and(|family| family.unsubscribe) {
+        return Ok(None);
+    }
+    // Settings are checked before any work; a family can still have turned to shadow mode since its row was recorded.
+    let public_url = config.public_url.as_deref().ok_or("public_url_missing")?;
+    let token = unsubscribe::token(&config.recipient_secret, &row.id);
+    Ok(Some(format!("{public_url}/v1/unsubscribe/{token}")))
 }
 
 impl Ready {
@@ -126,6 +152,7 @@ impl Ready {
             id: &self.id,
             attempt: &self.attempt,
             attempt_count: self.attempt_count,
+            retry_limit: self.retry_limit,
             idle_claims: self.idle_claims,
             doubts: self.doubts,
             anchor: self.anchor.unwrap_or(now),

@@ -45,6 +45,8 @@ pub(super) struct Case<'a> {
     pub(super) attempt: &'a str,
     /// Tries counted before this one.
     pub(super) attempt_count: u32,
+    /// How many tries its family allows.
+    pub(super) retry_limit: u32,
     /// Claims before this one that counted no try: throttled, braked, without a slot.
     pub(super) idle_claims: u32,
     /// Attempts before this one that may have been accepted.
@@ -125,6 +127,14 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
             burns: 1,
             ..settlement(case, Outcome::Refused, http_status)
         },
+        Answer::Declined { code } => {
+            let base = Settlement {
+                code: code.as_str(),
+                burns: 1,
+                ..settlement(case, Outcome::Refused, http_status)
+            };
+            decline(base, case, timing)
+        }
         Answer::Throttled { kind, wait } => {
             let code = match kind {
                 ThrottleKind::Rate => "provider_rate_limited",
@@ -202,6 +212,7 @@ pub(super) fn pause_of(answer: &Answer, timing: &Timing) -> Option<NewPause> {
         }
         | Answer::Accepted { .. }
         | Answer::Refused { .. }
+        | Answer::Declined { .. }
         | Answer::InProgress { .. }
         | Answer::PayloadConflict
         | Answer::Ambiguous { .. } => None,
@@ -211,7 +222,12 @@ pub(super) fn pause_of(answer: &Answer, timing: &Timing) -> Option<NewPause> {
 /// Whether an answer proves that the account works: a pause's probe that got it lifts the pause.
 pub(super) fn proves_account(answer: &Answer) -> bool {
     match answer {
-        Answer::Accepted { .. } | Answer::Refused { .. } | Answer::InProgress { .. } | Answer::PayloadConflict => true,
+        // Key and account were passed before the provider looked at the mail.
+        Answer::Accepted { .. }
+        | Answer::Refused { .. }
+        | Answer::Declined { .. }
+        | Answer::InProgress { .. }
+        | Answer::PayloadConflict => true,
         Answer::Throttled { .. } | Answer::Misconfigured { .. } | Answer::Ambiguous { .. } => false,
     }
 }
@@ -222,6 +238,24 @@ fn named(reason: &'static str, wait_ms: i64) -> NewPause {
         reason,
         base_ms: wait_ms,
         cap_ms: wait_ms,
+    }
+}
+
+/// A mail that was certainly not taken this time is tried as often as its family allows; then it is the recipient's dead
+/// letter. Where an earlier attempt may have been accepted, the rule of doubt decides instead.
+fn decline(base: Settlement, case: &Case<'_>, timing: &Timing) -> Settlement {
+    let tries = case.attempt_count.saturating_add(1);
+    if case.doubts > 0 {
+        repeat_in_doubt(base, case, None, timing)
+    } else if tries >= case.retry_limit {
+        Settlement {
+            status: Status::DeadLetter,
+            dead_class: Some("recipient"),
+            ..base
+        }
+    } else {
+        let wait = backoff(timing.backoff_base, tries, case.random);
+        retry(base, case, wait, timing)
     }
 }
 

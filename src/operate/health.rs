@@ -53,6 +53,9 @@ pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Reque
         if health.pause_reason.is_some() {
             troubles.push("sending_paused");
         }
+        if config.parked_alarm_at > 0 && health.parked >= i64::from(config.parked_alarm_at) {
+            troubles.push("input_parked");
+        }
         if config.producers.is_closed() {
             troubles.push("producer_door_closed");
         }

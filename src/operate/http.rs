@@ -11,6 +11,17 @@ use crate::store::publish::Reservation;
 /// The longest body that an operator's order has.
 const ORDER_BYTES_MAX: usize = 64 * 1024;
 
+/// What every page says to the browser.
+const PAGE_HEADERS: [(&str, &str); 4] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+    ("x-robots-tag", "noindex"),
+];
+
 /// What a door has to know of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Request<'a> {
@@ -78,7 +89,7 @@ pub struct Answer {
     pub status: u16,
     /// Headers beside the usual ones.
     pub headers: Vec<(&'static str, String)>,
-    /// `application/json`, `application/problem+json` or `text/html`.
+    /// `application/json`, `application/problem+json` or `text/html; charset=utf-8`.
     pub content_type: &'static str,
     /// The body, where it is JSON.
     pub body: Value,
@@ -98,6 +109,20 @@ impl Answer {
             body: serde_json::to_value(body).unwrap_or(Value::Null),
             page: None,
             to_publish: Vec::new(),
+        }
+    }
+
+    /// A page for a person: constant text that runs nothing, loads nothing, is kept by nobody, and tells no other site
+    /// where it was, because its address is the proof that it was opened with.
+    pub(super) fn page(status: u16, page: &'static str) -> Self {
+        Self {
+            content_type: "text/html; charset=utf-8",
+            headers: PAGE_HEADERS
+                .iter()
+                .map(|&(name, value)| (name, value.to_owned()))
+                .collect(),
+            page: Some(page.into()),
+            ..Self::json(status, Value::Null)
         }
     }
 

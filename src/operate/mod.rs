@@ -4,6 +4,7 @@ mod auth;
 mod doors;
 mod health;
 mod http;
+mod lists;
 mod parking;
 mod queues;
 mod receipts;

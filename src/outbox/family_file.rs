@@ -263,6 +263,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "announcement",
                 "application_decision",
                 "demo_request_team",
                 "demo_request_visitor",

@@ -23,4 +23,5 @@ pub mod seal;
 pub mod status;
 pub mod tags;
 pub mod time;
+pub mod unsubscribe;
 pub mod window;

@@ -63,6 +63,11 @@ pub enum Answer {
         /// Why.
         code: ProviderCode,
     },
+    /// Not taken, for a reason that this mail gave and that may pass. A try is used up; nobody else is touched.
+    Declined {
+        /// Why.
+        code: ProviderCode,
+    },
     /// Not taken, and not the mail's fault: wait. No try is used up.
     Throttled {
         /// Which limit.
@@ -162,6 +167,7 @@ fn first_rule(status: u16, body: &ErrorBody<'_>) -> Option<(usize, &'static Rule
 fn apply(verdict: Verdict, asked: Option<Duration>, now: Millis) -> Answer {
     match verdict {
         Verdict::Refuse(code) => Answer::Refused { code },
+        Verdict::Decline(code) => Answer::Declined { code },
         Verdict::Misconfigured(code) => Answer::Misconfigured { code },
         Verdict::Throttle(kind) => Answer::Throttled {
             kind,

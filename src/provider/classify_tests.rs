@@ -13,13 +13,14 @@ use crate::provider::code::ProviderCode as Code;
 enum Want {
     Accepted,
     Refused(Code),
+    Declined(Code),
     Throttled(ThrottleKind),
     Misconfigured(Code),
     InProgress,
     PayloadConflict,
     Ambiguous(Code),
 }
-use Want::{Accepted, Ambiguous, InProgress, Misconfigured, PayloadConflict, Refused, Throttled};
+use Want::{Accepted, Ambiguous, Declined, InProgress, Misconfigured, PayloadConflict, Refused, Throttled};
 
 /// The body of a line.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +137,8 @@ const TABLE: &[(u16, Body, Want)] = &[
     (429, HTML,                                                  Throttled(ThrottleKind::Rate)),
     (429, Lost,                                                  Throttled(ThrottleKind::Rate)),
     // The rest of 4xx.
-    (451, Error("security_error", ""),                           Misconfigured(Code::SecurityError)),
-    (451, Lost,                                                  Misconfigured(Code::SecurityError)),
+    (451, Error("security_error", ""),                           Declined(Code::SecurityError)),
+    (451, Lost,                                                  Declined(Code::SecurityError)),
     (499, HTML,                                                  Ambiguous(Code::RequestInterrupted)),
     (418, Error("something_new", ""),                            Refused(Code::RequestRefused)),
     (431, HTML,                                                  Ambiguous(Code::AnswerUnreadable)),

@@ -52,6 +52,8 @@ codes! {
     Unprocessable = "unprocessable",
     /// Another 4xx status with an error of the provider.
     RequestRefused = "request_refused",
+    /// The provider sees a security problem in this mail (status 451); perhaps not for ever.
+    SecurityError = "security_error",
 
     // About our account, key, domain or address of the service: a person must act.
     /// The API key is absent.
@@ -72,8 +74,6 @@ codes! {
     Forbidden = "forbidden",
     /// There is nothing at the configured address: 3xx, 404, 405, 407 or 410.
     EndpointWrong = "endpoint_wrong",
-    /// The provider sees a security problem (status 451).
-    SecurityError = "security_error",
 
     // Nobody can know whether the mail was taken.
     /// A 2xx answer without a usable message id.

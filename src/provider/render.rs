@@ -27,6 +27,9 @@ pub struct Sender {
     pub reply_to: Option<String>,
     /// The environment's name, such as `production`; becomes the tag `sealpost_env`.
     pub environment: String,
+    /// Whether every mail names its outbox id as its `Message-ID`. The provider may put one of its own in its place on
+    /// the wire, and still repeats ours in its events.
+    pub message_id: bool,
 }
 
 /// One letter with all that its request needs. Every mailbox is already rendered, quoted and checked.
@@ -42,8 +45,10 @@ pub struct Draft<'a> {
     pub headers: &'a BTreeMap<String, String>,
     /// The caller's tags, not yet cleaned.
     pub tags: &'a BTreeMap<String, String>,
-    /// Becomes the tag `sealpost_id`.
+    /// Becomes the tag `sealpost_id`, and the `Message-ID`.
     pub outbox_id: &'a str,
+    /// Where the recipient can end this kind of mail; `None` where that is not offered.
+    pub unsubscribe: Option<&'a str>,
     /// What the mail says.
     pub body: DraftBody<'a>,
 }
@@ -82,7 +87,7 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    headers: &'a BTreeMap<String, String>,
+    headers: BTreeMap<&'a str, &'a str>,
     tags: Vec<RequestTag<'a>>,
 }
 
@@ -115,7 +120,10 @@ pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, Rende
     };
     let from = draft.from.unwrap_or(&sender.from);
     let reply_to = draft.reply_to.or(sender.reply_to.as_deref());
-    check_headers(from, draft.to, reply_to, draft.headers)?;
+    let message_id = sender.message_id.then(|| message_id(draft.outbox_id, from));
+    let link = draft.unsubscribe.map(|link| format!("<{link}>"));
+    let headers = headers(draft.headers, message_id.as_deref(), link.as_deref());
+    check_headers(from, draft.to, reply_to, &headers)?;
     let tags =
         tags::assemble(&sender.environment, draft.outbox_id, draft.tags).map_err(|_| RenderError::TagsInvalid)?;
     let request = Request {
@@ -125,7 +133,7 @@ pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, Rende
         subject,
         html,
         text,
-        headers: draft.headers,
+        headers,
         tags: tags
             .iter()
             .map(|tag| RequestTag {
@@ -156,14 +164,42 @@ fn check_content(subject: &str, html: Option<&str>, text: Option<&str>) -> Resul
     Ok(())
 }
 
+/// The caller's headers and ours, ordered by name. Ours are reserved names, which no caller's header has.
+fn headers<'a>(
+    own: &'a BTreeMap<String, String>,
+    message_id: Option<&'a str>,
+    link: Option<&'a str>,
+) -> BTreeMap<&'a str, &'a str> {
+    let mut all: BTreeMap<&str, &str> = own
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    if let Some(link) = link {
+        // RFC 8058, section 3.1: mail programs show a button where both are there, and post this very text to the link.
+        all.insert("List-Unsubscribe", link);
+        all.insert("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    }
+    if let Some(message_id) = message_id {
+        all.insert("Message-ID", message_id);
+    }
+    all
+}
+
+/// The outbox id at the sender's domain. A sender is a checked mailbox: what follows its last `@` is a domain in ASCII
+/// and perhaps the closing bracket.
+fn message_id(outbox_id: &str, from: &str) -> String {
+    let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
+    format!("<{outbox_id}@{}>", domain.trim_end_matches('>'))
+}
+
 /// The last look before the bytes are final. The intake refuses these with the field's path; here it only must not pass.
 fn check_headers(
     from: &str,
     to: &str,
     reply_to: Option<&str>,
-    headers: &BTreeMap<String, String>,
+    headers: &BTreeMap<&str, &str>,
 ) -> Result<(), RenderError> {
-    let named = headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    let named = headers.iter().flat_map(|(name, value)| [*name, *value]);
     let broken = [from, to]
         .into_iter()
         .chain(reply_to)

@@ -10,6 +10,7 @@ fn sender() -> Sender {
         from: "Northwind <post@example.com>".to_owned(),
         reply_to: None,
         environment: "staging".to_owned(),
+        message_id: true,
     }
 }
 
@@ -31,6 +32,7 @@ fn build(headers: &BTreeMap<String, String>, tags: &BTreeMap<String, String>) ->
             headers,
             tags,
             outbox_id: "ntc_01",
+            unsubscribe: None,
             body: DraftBody::Content {
                 subject: "Hello",
                 html: None,
@@ -50,6 +52,7 @@ fn content(subject: &str, html: Option<&str>, text: Option<&str>) -> Result<Stri
         headers: &none,
         tags: &none,
         outbox_id: "ntc_01",
+        unsubscribe: None,
         body,
     };
     build_request(&sender(), &draft)
@@ -63,7 +66,7 @@ fn the_bytes_are_exactly_these() {
     );
     assert_eq!(
         body.unwrap(),
-        r#"{"from":"Northwind <post@example.com>","to":"ada@example.com","subject":"Hello","text":"Hi \"Ada\"","headers":{"X-First":"1","X-Second":"2"},"tags":[{"name":"sealpost_env","value":"staging"},{"name":"sealpost_id","value":"ntc_01"},{"name":"plan","value":"v1--2e2"},{"name":"user","value":"ada--40example--2ecom"}]}"#
+        r#"{"from":"Northwind <post@example.com>","to":"ada@example.com","subject":"Hello","text":"Hi \"Ada\"","headers":{"Message-ID":"<ntc_01@example.com>","X-First":"1","X-Second":"2"},"tags":[{"name":"sealpost_env","value":"staging"},{"name":"sealpost_id","value":"ntc_01"},{"name":"plan","value":"v1--2e2"},{"name":"user","value":"ada--40example--2ecom"}]}"#
     );
 }
 
@@ -78,6 +81,7 @@ fn a_template_fills_subject_html_and_text() {
         headers: &none,
         tags: &none,
         outbox_id: "drv_01",
+        unsubscribe: None,
         body: DraftBody::Template {
             name: "demo_request_visitor",
             data: &data,
@@ -92,8 +96,52 @@ fn a_template_fills_subject_html_and_text() {
     assert_eq!(json["subject"], letter.subject);
     assert_eq!(json["html"], letter.html);
     assert_eq!(json["text"], letter.text);
-    assert_eq!(json.get("headers"), None);
+    assert_eq!(json["headers"], json!({ "Message-ID": "<drv_01@example.com>" }));
     assert_eq!(build_request(&sender(), &draft).unwrap(), body);
+}
+
+#[test]
+fn our_own_headers_stand_between_the_callers_by_name() {
+    let draft = |headers, unsubscribe| Draft {
+        to: "a@example.com",
+        from: Some("\"a@b <c>\" <news@news.example.net>"),
+        reply_to: None,
+        headers,
+        tags: headers,
+        outbox_id: "ann_01",
+        unsubscribe,
+        body: DraftBody::Content {
+            subject: "Hi",
+            html: None,
+            text: Some("x"),
+        },
+    };
+    let headers = |body: String| {
+        let (_, rest) = body.split_once("\"headers\":").unwrap();
+        rest.split_once(",\"tags\"").unwrap().0.to_owned()
+    };
+    let (own, link) = (
+        map(&[("A", "1"), ("X", "2")]),
+        "https://mail.example.com/v1/unsubscribe/ann_01.x",
+    );
+    let body = build_request(&sender(), &draft(&own, Some(link))).unwrap();
+    assert_eq!(
+        headers(body),
+        r#"{"A":"1","List-Unsubscribe":"<https://mail.example.com/v1/unsubscribe/ann_01.x>","List-Unsubscribe-Post":"List-Unsubscribe=One-Click","Message-ID":"<ann_01@news.example.net>","X":"2"}"#
+    );
+    let quiet = Sender {
+        message_id: false,
+        ..sender()
+    };
+    let body = build_request(&quiet, &draft(&own, None)).unwrap();
+    assert_eq!(headers(body), r#"{"A":"1","X":"2"}"#);
+    let none = BTreeMap::new();
+    let body = build_request(&quiet, &draft(&none, None)).unwrap();
+    assert!(!body.contains("\"headers\""), "{body}");
+    assert_eq!(
+        build_request(&sender(), &draft(&none, Some("https://a\r\nBcc: z@example.com"))),
+        Err(RenderError::HeaderInvalid)
+    );
 }
 
 #[test]
@@ -115,12 +163,13 @@ fn the_senders_reply_address_is_the_default() {
         headers: &none,
         tags: &none,
         outbox_id: "ntc_01",
+        unsubscribe: None,
         body,
     };
     assert!(
         build_request(&sender, &draft)
             .unwrap()
-            .contains(r#""reply_to":"desk@example.com","subject":"Hi","html":"<p>Hi</p>","tags""#)
+            .contains(r#""reply_to":"desk@example.com","subject":"Hi","html":"<p>Hi</p>","headers""#)
     );
 }
 
@@ -148,6 +197,7 @@ fn ready_content_obeys_the_rules_of_a_letter() {
         headers: &none,
         tags: &none,
         outbox_id: "ntc_01",
+        unsubscribe: None,
         body: DraftBody::Content {
             subject: "Hi",
             html: None,
@@ -202,6 +252,7 @@ proptest! {
             headers: &headers,
             tags: &tags,
             outbox_id: "ntc_01",
+            unsubscribe: None,
             body: DraftBody::Content { subject: &subject, html: None, text: Some(&text) },
         };
         let body = build_request(&sender(), &draft).unwrap();

@@ -10,6 +10,8 @@ use crate::provider::{classify::ThrottleKind, code::ProviderCode};
 pub(crate) enum Verdict {
     /// This mail, for good.
     Refuse(ProviderCode),
+    /// This mail, perhaps not for good.
+    Decline(ProviderCode),
     /// Our side; a person must act.
     Misconfigured(ProviderCode),
     /// A limit.
@@ -85,7 +87,7 @@ const fn readable(from: u16, to: u16, verdict: Verdict) -> Rule {
 const TESTING_WORDS: &str = "only send testing emails to your own email address";
 
 use ProviderCode as Code;
-use Verdict::{Doubt, InProgress, Misconfigured, PayloadConflict, Refuse, Throttle};
+use Verdict::{Decline, Doubt, InProgress, Misconfigured, PayloadConflict, Refuse, Throttle};
 
 /// The table.
 pub(crate) static RULES: &[Rule] = &[
@@ -138,7 +140,8 @@ pub(crate) static RULES: &[Rule] = &[
     named(429, "daily_quota_exceeded", Throttle(ThrottleKind::Day)),
     named(429, "monthly_quota_exceeded", Throttle(ThrottleKind::Month)),
     any(429, Throttle(ThrottleKind::Rate)),
-    any(451, Misconfigured(Code::SecurityError)),
+    // Something about this mail looked wrong: the others go on.
+    any(451, Decline(Code::SecurityError)),
     any(499, Doubt(Code::RequestInterrupted)),
     // Any other 4xx.
     readable(400, 499, Refuse(Code::RequestRefused)),

@@ -160,7 +160,7 @@ pub struct Health {
     pub pause_reason: Option<String>,
     /// Until when (Unix ms).
     pub pause_until: Option<i64>,
-    /// Inputs that wait for a person.
+    /// Inputs that wait for a person, counted up to 1000.
     pub parked: i64,
 }
 
@@ -187,7 +187,7 @@ const HEALTH: &str = "SELECT
     (SELECT min(relay_at) FROM outbox WHERE relay_at <= ?1) AS oldest_due_at,
     (SELECT reason FROM pauses WHERE scope = '*' AND until > ?1) AS pause_reason,
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
-    (SELECT count(*) FROM (SELECT 1 FROM parking LIMIT 1000)) AS parked";
+    (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT 1000)) AS parked";
 
 /// What a tick leaves behind.
 #[derive(Clone, Copy, Debug)]

@@ -122,12 +122,9 @@ pub async fn hear(database: &impl Database, receipt: &NewReceipt<'_>, now: Milli
 
 /// The statements by which receipts that came before their mail's id find their row, once a settle has written the id.
 pub(super) fn joined_by(settlements: &Value, now: Millis) -> Vec<Statement> {
-    vec![
-        Statement::new(JOIN_SETTLED, vec![settlements.clone()]),
-        Statement::new(DELIVERY, vec![Value::Integer(now.get()), ranks()]),
-        Statement::new(SUPPRESS, vec![Value::Integer(now.get())]),
-        Statement::new(PROCESSED, vec![Value::Integer(now.get())]),
-    ]
+    let mut statements = vec![Statement::new(JOIN_SETTLED, vec![settlements.clone()])];
+    statements.extend(consequences(&Value::Integer(now.get())));
+    statements
 }
 
 /// The statements by which the relay joins receipts to rows that got their message id in another way.
@@ -145,13 +142,21 @@ pub(super) fn joined_late(now: Millis) -> Vec<Statement> {
 
 fn effects(now: Millis) -> Vec<Statement> {
     let now = Value::Integer(now.get());
-    vec![
+    let mut statements = vec![
         Statement::new(PROVE, vec![now.clone()]),
         Statement::new(PROVE_REFUSED, vec![now.clone()]),
         Statement::new(SECOND_MAIL, vec![now.clone()]),
+    ];
+    statements.extend(consequences(&now));
+    statements
+}
+
+/// What follows for a mail that is known to be sent, and the mark that it followed.
+fn consequences(now: &Value) -> [Statement; 3] {
+    [
         Statement::new(DELIVERY, vec![now.clone(), ranks()]),
         Statement::new(SUPPRESS, vec![now.clone()]),
-        Statement::new(PROCESSED, vec![now]),
+        Statement::new(PROCESSED, vec![now.clone()]),
     ]
 }
 
@@ -262,7 +267,8 @@ const SECOND_MAIL: &str = concat!(
 );
 
 /// Where the mail is. News of a later time outranks an earlier one, at the same time the one that says more; what is
-/// worse stays, whatever comes after it. ?1 now, ?2 ranks
+/// worse stays, whatever comes after it. The ids are asked for twice: without, the planner walks the whole outbox.
+/// ?1 now, ?2 ranks
 const DELIVERY: &str = concat!(
     "UPDATE outbox SET delivery = news.word, delivery_at = news.at, delivery_rank = news.rank,
        delivery_detail = news.detail, updated_at = ?1
@@ -276,6 +282,9 @@ const DELIVERY: &str = concat!(
     unprocessed!(),
     ") AS news
      WHERE outbox.id = news.id AND news.place = 1 AND outbox.status = 'sent'
+       AND outbox.id IN (SELECT r.outbox_id FROM receipts r WHERE ",
+    unprocessed!(),
+    ")
        AND (outbox.delivery IS NULL OR (news.worse, news.at, news.rank) > (
          coalesce((SELECT max(k.value ->> 'worse') FROM json_each(?2) k WHERE k.value ->> 'word' = outbox.delivery), 0),
          outbox.delivery_at, outbox.delivery_rank))"

@@ -117,6 +117,7 @@ proptest! {
             }
             // A refusal is for good. It comes from a status that refuses, and never from one that leaves doubt.
             Answer::Refused { .. } | Answer::Misconfigured { .. } => prop_assert!((300..=499).contains(&status)),
+            Answer::Declined { .. } => prop_assert_eq!(status, 451),
             Answer::Throttled { wait, .. } => prop_assert!(status == 429 && is_wait(*wait)),
             Answer::InProgress { wait } => prop_assert!(status == 409 && is_wait(*wait)),
             Answer::PayloadConflict => prop_assert_eq!(status, 409),

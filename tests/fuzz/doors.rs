@@ -4,6 +4,7 @@ use libsql::Value as Sql;
 use proptest::prelude::*;
 use sealpost::config::Config;
 use sealpost::operate::{Answer, Request, answer, not_configured};
+use sealpost::outbox::unsubscribe;
 use sealpost::store::database::{DatabaseError, Rows};
 use serde_json::json;
 
@@ -25,6 +26,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ENVIRONMENT", "test"),
     ("DATABASE_URL", "http://127.0.0.1:1"),
     ("PROVIDER_URL", "http://127.0.0.1:2"),
+    ("PUBLIC_URL", "https://mail.example.com"),
     ("MAIL_FROM", "Sealpost <mail@example.com>"),
     ("QUEUE_NAME", "outbox"),
     ("DEAD_LETTER_QUEUE_NAME", "outbox-dead"),
@@ -195,6 +197,38 @@ proptest! {
             .is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.trim() == "producer");
         if !known && path != "/health" {
             prop_assert!([401, 404, 405].contains(&answer.status), "{}", answer.status);
+        }
+    }
+
+    #[test]
+    fn a_recipients_door_shows_constant_pages_and_asks_nobody_about_foreign_tokens(
+        method in method(), token in prop_oneof![hostile::text(), "[a-z]{3}_[0-9a-z]{5,70}\\.[A-Za-z0-9_=-]{0,30}", Just(format!("{MARK}.{MARK}"))],
+        content_type in content_type(), body in body(), said in said(),
+    ) {
+        let (world, config) = (FuzzWorld::new(said), config());
+        let foreign = format!("/v1/unsubscribe/{token}");
+        let ours = format!("/v1/unsubscribe/{}", unsubscribe::token(&config.recipient_secret, "ann_0123456789"));
+        for path in [&foreign, &ours] {
+            let request = Request {
+                method: &method, path, content_type: content_type.as_deref(), body: body.as_deref(),
+                ..Request::default()
+            };
+            let answer = now(answer(&world, &config, &request));
+            let page = answer.page.as_deref().unwrap_or_default();
+            prop_assert!(!page.contains(MARK) && !said_by_us(&answer).contains(MARK) && !world.notes.take().contains(MARK));
+            if token.contains('/') && path == &foreign {
+                prop_assert_eq!(answer.status, 404);
+            } else if method != "GET" && method != "POST" {
+                prop_assert_eq!(answer.status, 405);
+            } else {
+                prop_assert_eq!(answer.content_type, "text/html; charset=utf-8");
+                let expected: &[u16] = match (path == &ours, method.as_str()) {
+                    (false, _) => &[404],
+                    (true, "GET") => &[200],
+                    (true, _) => &[200, 404, 503],
+                };
+                prop_assert!(expected.contains(&answer.status), "{} {}", method, answer.status);
+            }
         }
     }
 

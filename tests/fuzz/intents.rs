@@ -116,6 +116,7 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
         from: "Us <us@b.example>".to_owned(),
         reply_to: None,
         environment: "test".to_owned(),
+        message_id: true,
     };
     let mailbox = |address: &Option<sealpost::outbox::address::Address>| address.as_ref().map(|one| one.mailbox());
     let (from, reply_to) = (mailbox(&content.from), mailbox(&content.reply_to));
@@ -126,6 +127,7 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
         headers: &content.headers,
         tags: &intent.letter.tags,
         outbox_id: "ntc_0123456789",
+        unsubscribe: Some("https://mail.example/v1/unsubscribe/x"),
         body: DraftBody::Content {
             subject: &content.subject,
             html: content.html.as_deref(),

@@ -16,7 +16,9 @@ const USUAL: &[(&str, &str)] = &[
     ("DATABASE_URL", "https://db.example"),
     ("DATABASE_TOKEN", "t"),
     ("PROVIDER_URL", "https://api.example"),
+    ("PUBLIC_URL", "https://mail.example"),
     ("MAIL_FROM", "Sealpost <mail@example.com>"),
+    ("MESSAGE_ID_HEADER", "on"),
     ("MAIL_REPLY_TO", "r@example.com"),
     ("QUEUE_NAME", "outbox"),
     ("DEAD_LETTER_QUEUE_NAME", "outbox-dead"),
@@ -46,6 +48,7 @@ const NUMBERS: &[&str] = &[
     "TICK_MS",
     "RETENTION_MS",
     "PAUSE_MS",
+    "PARKED_ALARM_AT",
 ];
 
 fn name() -> impl Strategy<Value = &'static str> {
@@ -160,10 +163,11 @@ fn is_sound_url(url: &str) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn a_configured_address_leads_to_one_host(database in url(), provider in url()) {
-        for (name, value) in [("DATABASE_URL", database), ("PROVIDER_URL", provider)] {
+        for (name, value) in [("DATABASE_URL", database), ("PROVIDER_URL", provider.clone()), ("PUBLIC_URL", provider)] {
             if let Ok(config) = read(&[(name, value)].into()) {
                 is_sound_url(&config.database_url)?;
                 is_sound_url(&config.provider_url)?;
+                is_sound_url(config.public_url.as_deref().unwrap_or_default())?;
             }
         }
     }
@@ -176,6 +180,7 @@ proptest! {
             Ok(config) => {
                 is_sound_url(&config.database_url)?;
                 is_sound_url(&config.provider_url)?;
+                is_sound_url(config.public_url.as_deref().unwrap_or_default())?;
                 prop_assert!(config.timing.check().is_ok() && config.timing.rows_per_invocation() <= BATCH_MAX);
                 prop_assert!((1..=SECRETS_MAX).contains(&config.keys.accepted().count()));
                 prop_assert!(sealpost::outbox::tags::clean(&config.sender.environment).is_ok());

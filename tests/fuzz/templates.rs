@@ -137,13 +137,13 @@ proptest! {
     ) {
         let Ok(data) = json::read(&changed(&full(), &changes)) else { return Ok(()) };
         let (headers, tags): (BTreeMap<String, String>, BTreeMap<String, String>) = (headers, tags);
-        let sender = Sender { from: "Us <us@b.example>".to_owned(), reply_to: None, environment: "test".to_owned() };
+        let sender = Sender { from: "Us <us@b.example>".to_owned(), reply_to: None, environment: "test".to_owned(), message_id: true };
         let body = if ready {
             DraftBody::Content { subject: &subject, html: None, text: Some("Hi") }
         } else {
             DraftBody::Template { name: template, data: &data }
         };
-        let draft = Draft { to: &to, from: None, reply_to: None, headers: &headers, tags: &tags, outbox_id: "ntc_01234567", body };
+        let draft = Draft { to: &to, from: None, reply_to: None, headers: &headers, tags: &tags, outbox_id: "ntc_01234567", unsubscribe: None, body };
         match build_request(&sender, &draft) {
             Ok(request) => {
                 prop_assert!(request.len() <= REQUEST_BYTES_MAX);

@@ -246,6 +246,16 @@ async fn health_names_what_is_wrong_with_the_pipeline() {
 }
 
 #[tokio::test]
+async fn health_says_when_nobody_hears_back_and_mail_goes_on() {
+    for (secrets, trouble) in [("", "receipt_door_closed"), ("whsec_short", "receipt_secret_invalid")] {
+        let world = TestWorld::with(config_with(&[("WEBHOOK_SECRETS", secrets)])).await;
+        world.tick().await;
+        assert_eq!(troubles(&world).await, troubled(trouble));
+        assert_eq!(post(&world, &one_intent()).await.status, 202);
+    }
+}
+
+#[tokio::test]
 async fn health_tells_details_to_operators_alone() {
     let world = TestWorld::new().await;
     world.tick().await;
@@ -254,7 +264,7 @@ async fn health_tells_details_to_operators_alone() {
         assert_eq!(body, json!({ "status": "ok", "troubles": [] }));
     }
     let body = get(&world, "/health", Some(OPERATOR)).await.body;
-    assert_eq!((&body["schemaVersion"], &body["parked"]), (&json!(1), &json!(0)));
+    assert_eq!((&body["schemaVersion"], &body["parked"]), (&json!(2), &json!(0)));
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ pub enum ErrorName {
     DailyQuotaExceeded,
     /// 429: the month's quota is used up.
     MonthlyQuotaExceeded,
-    /// 451: the provider fears an abuse.
+    /// 451: the mail looks like a security problem.
     SecurityError,
     /// 500: the provider failed.
     InternalServerError,

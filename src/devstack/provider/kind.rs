@@ -60,7 +60,7 @@ pub enum FaultKind {
     InvalidKeyOld,
     /// 403 `validation_error`: this recipient is not allowed in testing.
     TestingAddress,
-    /// 451 `security_error`: the provider fears an abuse.
+    /// 451 `security_error`: this mail looks wrong.
     SecurityError,
     /// 422 `validation_error` whose text repeats the recipient.
     Refuse,

@@ -106,16 +106,16 @@ pub fn recipient_hash(secret: &Secret, address: &Address) -> String {
 }
 
 /// Writes parts into an HMAC, as the head of this file says.
-struct Parts(Hmac<Sha256>);
+pub(super) struct Parts(Hmac<Sha256>);
 
 impl Parts {
-    fn new(secret: &Secret, label: &str) -> Self {
+    pub(super) fn new(secret: &Secret, label: &str) -> Self {
         let mut parts = Self(secret.mac());
         parts.text(label);
         parts
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.0.update(b"t");
         self.length(text.len());
         self.0.update(text.as_bytes());
@@ -145,6 +145,11 @@ impl Parts {
     /// Every part is bounded far below 4 GiB where it is read; the cap is never reached.
     fn length(&mut self, length: usize) {
         self.0.update(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    }
+
+    /// The HMAC over all parts, for a proof that is compared and not stored.
+    pub(super) fn into_mac(self) -> Hmac<Sha256> {
+        self.0
     }
 
     fn finish(self) -> String {

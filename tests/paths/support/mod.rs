@@ -5,6 +5,7 @@ mod clock;
 mod death;
 mod log;
 mod mailer;
+mod operator;
 mod queue;
 mod random;
 mod settings;
@@ -13,6 +14,7 @@ mod world;
 
 pub use clock::HandClock;
 pub use death::die_when;
+pub use operator::{all_pages, check_door, look, order, refusal};
 pub use queue::TestQueue;
 pub use settings::config_with;
 pub use transport::{EngineTransport, Wire};

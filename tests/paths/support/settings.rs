@@ -7,6 +7,7 @@ const USUAL: &[(&str, &str)] = &[
     ("ENVIRONMENT", "test"),
     ("DATABASE_URL", "http://127.0.0.1:1"),
     ("PROVIDER_URL", "http://127.0.0.1:2"),
+    ("PUBLIC_URL", "https://mail.example.com"),
     ("MAIL_FROM", "Sealpost <mail@example.com>"),
     ("QUEUE_NAME", "outbox"),
     ("DEAD_LETTER_QUEUE_NAME", "outbox-dead"),

@@ -50,8 +50,11 @@ const OWN: [&str; 14] = [
     "proved_by_receipt",
 ];
 
-const STOPPED: [&str; 2] = ["recipient_suppressed", "window_missed"];
+const STOPPED: [&str; 3] = ["recipient_suppressed", "unsubscribed", "window_missed"];
 const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
+
+/// Who must not be written to: found at the claim or by the relay, or said by the recipient just now.
+const SUPPRESSED: &[&str] = &["recipient_suppressed", "unsubscribed"];
 
 /// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
 const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
@@ -85,7 +88,7 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("unknown", "sent", Causes::Of(PROOF)),
     ];
     for from in ["pending", "enqueued", "retry"] {
-        all.push(arrow(from, "suppressed", Causes::Of(&["recipient_suppressed"])));
+        all.push(arrow(from, "suppressed", Causes::Of(SUPPRESSED)));
         all.push(arrow(from, "expired", Causes::Of(&["window_missed"])));
         all.push(arrow(from, "dead_letter", Causes::Of(&["outbox_id_unclaimed"])));
     }
@@ -97,7 +100,7 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
 static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
     let arrow = |from, to, causes| Arrow { from, to, causes };
     let mut rare = vec![
-        arrow("processing", "suppressed", Causes::Of(&["recipient_suppressed"])),
+        arrow("processing", "suppressed", Causes::Of(SUPPRESSED)),
         arrow("pending", "unknown", Causes::Codes),
         arrow("enqueued", "unknown", Causes::Codes),
         arrow("dead_letter", "sent", Causes::Of(PROOF)),

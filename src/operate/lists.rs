@@ -1,0 +1,127 @@
+//! Lists for operators, a page at a time, and what every order has in common.
+
+use serde_json::{Value, json};
+
+use super::http::{Answer, Request};
+use crate::store::operator_log::NOTE_CHARS_MAX;
+
+/// Entries of a page where the request names no number.
+const LIMIT_DEFAULT: usize = 50;
+/// Entries of a page at most: an answer stays small, and so does the work behind it.
+const LIMIT_MAX: usize = 100;
+/// Bytes of a cursor at most; ours have far fewer.
+const CURSOR_BYTES_MAX: usize = 200;
+
+/// Which part of a list is asked for.
+pub(super) struct Page {
+    /// The cursor of the page before; `None` for the first page.
+    pub(super) after: Option<String>,
+    /// Entries at most, 1 to [`LIMIT_MAX`].
+    pub(super) limit: usize,
+}
+
+impl Page {
+    /// Reads `after` and `limit`.
+    ///
+    /// # Errors
+    /// The answer to give: 422 where one of them is not what a list takes.
+    pub(super) fn of(request: &Request<'_>) -> Result<Self, Answer> {
+        let limit = match request.parameter("limit") {
+            None => LIMIT_DEFAULT,
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+                .ok_or_else(query_invalid)?,
+        };
+        let after = request.parameter("after").filter(|cursor| !cursor.is_empty());
+        if after.as_ref().is_some_and(|cursor| cursor.len() > CURSOR_BYTES_MAX) {
+            return Err(query_invalid());
+        }
+        Ok(Self { after, limit })
+    }
+
+    /// One more than the page holds: it tells whether there is another page.
+    pub(super) fn rows_max(&self) -> i64 {
+        i64::try_from(self.limit.saturating_add(1)).unwrap_or(i64::MAX)
+    }
+
+    /// The answer: `{"items": [...], "next": "..." or null}`.
+    pub(super) fn answer<T>(&self, rows: &[T], cursor: impl Fn(&T) -> String, show: impl Fn(&T) -> Value) -> Answer {
+        let more = rows.len() > self.limit;
+        let shown: Vec<&T> = rows.iter().take(self.limit).collect();
+        let next = shown.last().filter(|_| more).map(|last| cursor(last));
+        let items: Vec<Value> = shown.into_iter().map(show).collect();
+        Answer::json(200, json!({ "items": items, "next": next }))
+    }
+}
+
+/// The answer to a query that this list does not take.
+pub(super) fn query_invalid() -> Answer {
+    Answer::problem(
+        422,
+        "query_invalid",
+        "Send limit as 1 to 100, after as the list gave it in next, and the other parameters as the API names them.",
+    )
+}
+
+/// An operator's note, or its absence; one of nothing but spaces is none.
+///
+/// # Errors
+/// The answer to give where it is too long.
+pub(super) fn note(text: Option<String>) -> Result<Option<String>, Answer> {
+    match text.filter(|note| !note.trim().is_empty()) {
+        Some(note) if note.chars().count() > NOTE_CHARS_MAX => Err(Answer::problem(
+            422,
+            "note_too_long",
+            "Send a note of at most 1000 characters.",
+        )),
+        other => Ok(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(query: &str) -> Option<(Option<String>, usize)> {
+        let request = Request {
+            query: Some(query),
+            ..Request::default()
+        };
+        Page::of(&request).ok().map(|page| (page.after, page.limit))
+    }
+
+    #[test]
+    fn reads_a_page_within_its_bounds() {
+        assert_eq!(page(""), Some((None, 50)));
+        assert_eq!(
+            page("limit=100&after=ab.%2A&after=x"),
+            Some((Some("ab.*".to_owned()), 100))
+        );
+        assert_eq!(page("after=&limit=1"), Some((None, 1)));
+        for wrong in ["limit=0", "limit=101", "limit=", "limit=-1", "limit=1.0", "limit=x"] {
+            assert_eq!(page(wrong), None, "{wrong}");
+        }
+        assert_eq!(page(&format!("after={}", "x".repeat(CURSOR_BYTES_MAX + 1))), None);
+    }
+
+    #[test]
+    fn says_whether_there_is_more() {
+        let page = Page { after: None, limit: 2 };
+        let shown = |rows: &[u8]| page.answer(rows, u8::to_string, |row| json!(row)).body;
+        assert_eq!(page.rows_max(), 3);
+        assert_eq!(shown(&[]), json!({ "items": [], "next": null }));
+        assert_eq!(shown(&[1, 2]), json!({ "items": [1, 2], "next": null }));
+        assert_eq!(shown(&[1, 2, 3]), json!({ "items": [1, 2], "next": "2" }));
+    }
+
+    #[test]
+    fn a_note_has_its_bound() {
+        assert_eq!(note(None).ok(), Some(None));
+        assert_eq!(note(Some(" \n".to_owned())).ok(), Some(None));
+        let longest = "\u{e9}".repeat(NOTE_CHARS_MAX);
+        assert_eq!(note(Some(longest.clone())).ok(), Some(Some(longest.clone())));
+        assert!(note(Some(format!("{longest}x"))).is_err());
+    }
+}
