@@ -6,7 +6,7 @@ import { buildNative, migrate } from './lib/native.mjs';
 import { buildWorker } from './lib/worker-build.mjs';
 import { ensureFreePort } from './lib/part.mjs';
 import { loadSecrets } from './lib/secrets.mjs';
-import { startDatabase, startProvider, startWorker } from './lib/stack.mjs';
+import { connectWebhook, startDatabase, startProvider, startWorker } from './lib/stack.mjs';
 import { stackHome } from './lib/paths.mjs';
 import { readSettings, workerVariables } from './lib/settings.mjs';
 import { startTicker } from './lib/ticker.mjs';
@@ -45,6 +45,8 @@ await main(async () => {
     sayPart('provider', `${settings.providerUrl} (inbox: ${settings.inboxUrl})`);
     await up(() => startWorker({ home, port: settings.workerPort, variables: workerVariables(settings, secrets) }));
     sayPart('worker', `${settings.workerUrl} (log: ${home}/logs/worker.log)`);
+    await connectWebhook(settings.providerUrl, { url: settings.receiptsUrl, secret: secrets.webhookSecret, auto: true });
+    sayPart('provider', 'tells the Worker what became of every mail');
     ticker = startTicker(settings.workerUrl, settings.tickMs);
     sayPart('ticker', `fires the schedule every ${seconds(settings.tickMs)}`);
 

@@ -20,6 +20,7 @@ export function readSettings(env = process.env) {
     tickMs: number(env, 'SEALPOST_TICK_MS', TICK_MS_DEFAULT, 100, 3_600_000),
     databaseLatencyMs: number(env, 'SEALPOST_DB_LATENCY_MS', 0, 0, 10_000),
     workerUrl: `http://127.0.0.1:${workerPort}`,
+    receiptsUrl: `http://127.0.0.1:${workerPort}/v1/receipts/resend`,
     databaseUrl: `http://127.0.0.1:${databasePort}`,
     providerUrl: `http://127.0.0.1:${providerPort}`,
     inboxUrl: `http://127.0.0.1:${providerPort}/`,

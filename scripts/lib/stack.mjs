@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { Part } from './part.mjs';
 import { pinnedNode, sealpostCommand } from './paths.mjs';
+import { Failure } from './say.mjs';
 import { writeEnvFile, writeLocalConfig, wranglerDevArguments, wranglerEnv } from './wrangler.mjs';
 
 /** A native part listens within milliseconds; a loaded machine may take seconds. */
@@ -53,6 +54,17 @@ export async function startWorker({ home, port, variables, build, main, consumer
     logPath: join(home, 'logs', 'worker.log'),
   });
   return readyOrStopped(part, () => answers(`http://127.0.0.1:${port}/health`), WORKER_READY_MS);
+}
+
+/**
+ * Tells the provider model where its events go and with which secret it signs them. With `auto` they follow every mail
+ * by themselves; without, each is ordered at its `/_/deliver`.
+ */
+export async function connectWebhook(providerUrl, { url, secret, auto = false }) {
+  const body = JSON.stringify({ url, secret, auto });
+  const response = await fetch(`${providerUrl}/_/webhook`, { method: 'POST', body, signal: AbortSignal.timeout(ANSWER_MS) });
+  const text = await response.text();
+  if (!response.ok) throw new Failure(`The provider model takes no webhook (HTTP ${response.status}): ${text.slice(0, 200)}`);
 }
 
 /** Fires the Worker's scheduled handler once, and returns `{ ok, detail }` when it has run to its end. */

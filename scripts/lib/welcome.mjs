@@ -23,4 +23,6 @@ export function printWelcome(settings, secrets) {
   say("  -H 'content-type: application/json' \\");
   say(`  -d '${JSON.stringify(intent)}'`);
   say('');
+  say(`A moment later GET ${settings.workerUrl}/v1/intents/ID, with the same token, says "delivery":"delivered".`);
+  say('');
 }

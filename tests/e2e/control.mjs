@@ -3,12 +3,15 @@
 /** The longest that a request of a test may take. Longer than any time limit inside the Worker. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
-/** One request with JSON in and out: `{ status, headers, body }`; a body that is not JSON stays text. */
+/**
+ * One request with JSON in and out: `{ status, headers, body }`. Text and bytes go out as they are; an answer that is not
+ * JSON stays text.
+ */
 export async function request(url, { method = 'GET', headers = {}, body } = {}) {
   const response = await fetch(url, {
     method,
     headers: body === undefined ? headers : { 'content-type': 'application/json', ...headers },
-    body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
+    body: body === undefined || typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
     signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   });
   const text = await response.text();
@@ -50,6 +53,8 @@ export function providerControl(url) {
     latency: (ms) => told(url, '/_/latency', { ms }),
     rate: (perSecond) => told(url, '/_/rate', { perSecond }),
     state: () => asked(url, '/_/state'),
+    /** Sends one signed event: `{ id, type, data?, svixId?, timestampS?, secret? }`; the receiver's status with what was sent. */
+    deliver: (event) => told(url, '/_/deliver', event),
     reset: () => told(url, '/_/reset'),
   };
 }

@@ -8,7 +8,7 @@ import { buildDir, pinnedNode, root } from '../../scripts/lib/paths.mjs';
 import { migrate } from '../../scripts/lib/native.mjs';
 import { loadSecrets } from '../../scripts/lib/secrets.mjs';
 import { readSettings, workerVariables } from '../../scripts/lib/settings.mjs';
-import { fireSchedule, startDatabase, startProvider, startWorker } from '../../scripts/lib/stack.mjs';
+import { connectWebhook, fireSchedule, startDatabase, startProvider, startWorker } from '../../scripts/lib/stack.mjs';
 import { databaseControl, fromHrana, providerControl, request, toHrana } from './control.mjs';
 import { DOOR } from './door.mjs';
 
@@ -198,6 +198,23 @@ class Stack {
   /** `GET /v1/intents/{id}` with the producer token; the body alone. */
   async intent(id) {
     return (await this.fetch(`/v1/intents/${id}`, { token: this.secrets.producerToken })).body;
+  }
+
+  /**
+   * Connects the provider's events to the Worker; with `auto` they follow every mail by themselves. `calm` ends it.
+   */
+  async webhooks({ auto = false, secret = this.secrets.webhookSecret } = {}) {
+    await connectWebhook(this.settings.providerUrl, { url: this.settings.receiptsUrl, secret, auto });
+  }
+
+  /** Lets the provider send one event about a mail, by its message id; `more` may name `svixId`, `timestampS`, `secret`. */
+  async deliver(id, type, data = {}, more = {}) {
+    return this.provider.deliver({ id, type, data, ...more });
+  }
+
+  /** `POST /v1/receipts/resend` with these bytes and headers. */
+  async receipt(body, headers) {
+    return this.fetch('/v1/receipts/resend', { method: 'POST', headers, body });
   }
 
   /** Everything the provider accepted so far. */

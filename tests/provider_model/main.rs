@@ -1,4 +1,4 @@
-//! The provider model over a real socket: Resend's doors, the faults that only a wire can show, and the inbox page.
+//! The provider model over a real socket: Resend's doors, the faults that only a wire can show, news, and the inbox page.
 //!
 //! The rules themselves are tested beside their code, with time moved by hand. Here a server runs in process on a free
 //! port and a client that reads bytes looks at what arrives, and at what does not.
@@ -13,3 +13,4 @@
 mod client;
 mod doors;
 mod faults;
+mod news;

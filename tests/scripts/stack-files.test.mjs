@@ -1,11 +1,15 @@
-// What the local stack writes for wrangler: a configuration without surprises, and an env file that holds every value.
+// What the local stack writes for wrangler and tells the provider: a configuration without surprises, an env file that
+// holds every value, the Worker's door for events.
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { loadSecrets, secretBindings } from '../../scripts/lib/secrets.mjs';
 import { readSettings } from '../../scripts/lib/settings.mjs';
+import { connectWebhook } from '../../scripts/lib/stack.mjs';
 import { writeEnvFile, writeLocalConfig } from '../../scripts/lib/wrangler.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'sealpost-files-'));
@@ -51,4 +55,29 @@ test('settings: defaults, and a sentence for each that cannot be', () => {
   assert.throws(() => readSettings({ SEALPOST_PORT: 'http' }), /SEALPOST_PORT must be a whole number/);
   assert.throws(() => readSettings({ SEALPOST_PORT: '70000' }), /SEALPOST_PORT/);
   assert.throws(() => readSettings({ SEALPOST_PORT: '8080' }), /three different ports/);
+});
+
+test('the provider is told the door of the Worker that has the secret; a refusal ends the start', async () => {
+  const orders = [];
+  let status = 200;
+  const provider = createServer(async (request, response) => {
+    let body = '';
+    for await (const part of request) body += part;
+    orders.push([request.method, request.url, JSON.parse(body)]);
+    response.writeHead(status).end('{"error":"webhook_secret_invalid"}');
+  });
+  provider.listen(0, '127.0.0.1');
+  await once(provider, 'listening');
+  try {
+    const url = readSettings({ SEALPOST_PORT: '9001' }).receiptsUrl;
+    assert.equal(url, 'http://127.0.0.1:9001/v1/receipts/resend');
+    const { webhookSecret: secret } = loadSecrets(folder);
+    const providerUrl = `http://127.0.0.1:${provider.address().port}`;
+    await connectWebhook(providerUrl, { url, secret, auto: true });
+    assert.deepEqual(orders, [['POST', '/_/webhook', { url, secret, auto: true }]]);
+    status = 400;
+    await assert.rejects(connectWebhook(providerUrl, { url, secret }), /HTTP 400.*webhook_secret_invalid/);
+  } finally {
+    provider.close();
+  }
 });

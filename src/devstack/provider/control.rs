@@ -181,11 +181,14 @@ async fn reset(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn state(State(shared): State<Arc<Shared>>) -> Response {
     let waiting = shared.waiting();
-    let counts = shared.model().ledger().counts();
+    let model = shared.model();
+    let (counts, news) = (model.ledger().counts(), model.news_counts());
+    drop(model);
     done(&json!({
         "nowMs": shared.now().get(),
         "latencyMs": shared.latency_ms(),
         "counts": counts,
+        "news": news,
         "held": waiting.held,
         "stalled": waiting.stalled,
     }))

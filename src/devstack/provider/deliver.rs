@@ -1,7 +1,6 @@
-//! The doors that send delivery news: where they go, and one at a time on order.
+//! The doors of delivery news: where they go and whether by themselves, and one at a time on order.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -13,12 +12,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::control::{done, order, senseless, wrong};
-use super::http::fresh_id;
-use super::shared::{Shared, Webhook, wall_ms};
+use super::postman::{News, fresh_event_id, signing_time_s};
+use super::shared::{Shared, Webhook};
 use super::webhook::sign;
-
-/// How long a receiver of delivery news may take, in milliseconds: Svix's limit.
-const WEBHOOK_MS_MAX: u64 = 15_000;
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
@@ -71,16 +67,13 @@ async fn deliver(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
             "no webhook is configured: POST /_/webhook {url, secret} first",
         );
     };
-    let Ok(fresh) = fresh_id() else {
+    let Some(svix_id) = wanted.svix_id.or_else(fresh_event_id) else {
         return wrong(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the machine has no randomness to give",
         );
     };
-    let svix_id = wanted
-        .svix_id
-        .unwrap_or_else(|| format!("msg_{}", fresh.replace('-', "")));
-    let timestamp_s = wanted.timestamp_s.unwrap_or_else(|| wall_ms().div_euclid(1_000));
+    let timestamp_s = wanted.timestamp_s.unwrap_or_else(signing_time_s);
     let secret = wanted.secret.unwrap_or(target.secret);
     let event = shared
         .model()
@@ -103,37 +96,5 @@ async fn deliver(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         })),
         Ok(Err(text)) => wrong(StatusCode::BAD_GATEWAY, &text),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
-}
-
-/// One signed event on its way.
-struct News {
-    url: String,
-    svix_id: String,
-    timestamp_s: i64,
-    signature: String,
-    body: String,
-}
-
-impl News {
-    /// Posts it once and gives the receiver's status.
-    fn post(self) -> Result<u16, String> {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_millis(WEBHOOK_MS_MAX)))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .build()
-            .into();
-        let sent = agent
-            .post(&self.url)
-            .header("content-type", "application/json")
-            .header("user-agent", "Svix-Webhooks/1 (provider model)")
-            .header("svix-id", &self.svix_id)
-            .header("svix-timestamp", self.timestamp_s.to_string())
-            .header("svix-signature", &self.signature)
-            .send(&self.body);
-        sent.map(|response| response.status().as_u16())
-            .map_err(|error| format!("the receiver did not answer: {error}"))
     }
 }

@@ -19,7 +19,7 @@ use super::model::{Call, Next, Outcome};
 use super::read::PageQuery;
 use super::shared::{Options, Shared};
 use super::wire::{Cut, CutListener};
-use super::{control, page};
+use super::{control, page, postman};
 
 /// Resend's limit on a mail with its attachments in base64, in bytes.
 const BODY_BYTES_MAX: usize = 40 * 1024 * 1024;
@@ -39,8 +39,12 @@ pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
         .nest("/_", control::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(shared);
-    axum::serve(CutListener(listener), app.into_make_service_with_connect_info::<Cut>()).await
+        .with_state(Arc::clone(&shared));
+    let server = axum::serve(CutListener(listener), app.into_make_service_with_connect_info::<Cut>());
+    tokio::select! {
+        ended = server.into_future() => ended,
+        never = postman::rounds(shared) => match never {},
+    }
 }
 
 /// The headers that the rules look at, as text; bytes that are none become marks, which no rule takes for a key.
@@ -130,6 +134,8 @@ async fn work(shared: Arc<Shared>, asking: Asking, body: Bytes) -> Outcome {
         shared.hold().await;
     }
     let outcome = shared.model().finish(shared.now(), ticket, &id);
+    // The id is this send's own: where it went to a mail, the mail is new.
+    shared.follow(&id);
     if outcome.wire != Wire::AfterRelease {
         return outcome;
     }

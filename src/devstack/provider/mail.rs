@@ -178,7 +178,7 @@ fn mailboxes(fields: &Map<String, Value>, name: &str) -> Result<Vec<String>, Ref
 }
 
 /// The bare address of `email@domain` or `Name <email@domain>`.
-fn bare_address(mailbox: &str) -> &str {
+pub(super) fn bare_address(mailbox: &str) -> &str {
     let trimmed = mailbox.trim();
     match trimmed.strip_suffix('>').and_then(|head| head.rsplit_once('<')) {
         Some((_name, address)) => address,

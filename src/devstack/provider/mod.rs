@@ -7,7 +7,7 @@
 //!   [`rate`], [`keys`] and [`mail`] are its rules, [`ledger`] its memory, [`read`] the reading back.
 //! - [`fault`]: the rules by which a test makes it fail; [`kind`]: the ways to fail; [`effect`]: what each does to an
 //!   answer.
-//! - [`webhook`]: delivery news and their signature.
+//! - [`webhook`]: delivery news and their signature; [`courier`]: which follow a mail by themselves, and their tries.
 //! - [`answer`]: answers and error bodies.
 //!
 //! The other half is the server, [`serve`]: Resend's doors, the doors under `/_/` that only a model has, an inbox page
@@ -17,6 +17,7 @@ pub mod access;
 pub mod answer;
 pub mod call;
 mod control;
+pub mod courier;
 mod deliver;
 pub mod effect;
 pub mod fault;
@@ -27,6 +28,7 @@ pub mod ledger;
 pub mod mail;
 pub mod model;
 mod page;
+mod postman;
 pub mod rate;
 pub mod read;
 mod shared;

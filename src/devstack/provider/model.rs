@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::access::{Purpose, admit};
 use super::answer::{ErrorName, Refusal, Reply};
 pub use super::call::{Arrival, Call, Next, Outcome, Settings, Ticket};
+use super::courier::Courier;
 use super::effect::{self, Wire};
 use super::fault::{Fault, FaultKind, Faults};
 use super::keys::{BodyHash, KEY_CHARS_MAX, KEYS_MAX, Keys, Known};
@@ -57,6 +58,7 @@ pub struct Model {
     pub(super) settings: Settings,
     pub(super) rate: Rate,
     pub(super) ledger: Ledger,
+    pub(super) courier: Courier,
     keys: Keys,
     faults: Faults,
     running: BTreeMap<Ticket, Running>,
@@ -70,6 +72,7 @@ impl Model {
             settings,
             rate: Rate::new(settings.per_second),
             ledger: Ledger::default(),
+            courier: Courier::default(),
             keys: Keys::default(),
             faults: Faults::default(),
             running: BTreeMap::new(),
@@ -79,9 +82,11 @@ impl Model {
 
     /// Forgets everything but its settings; sends that run will find that they were forgotten.
     pub fn reset(&mut self) {
-        let tickets = self.tickets;
-        *self = Self::new(self.settings);
-        self.tickets = tickets;
+        *self = Self {
+            tickets: self.tickets,
+            courier: self.courier.forgotten(),
+            ..Self::new(self.settings)
+        };
     }
 
     /// Changes the pace, in requests a second (0 for none); the window starts anew.

@@ -79,6 +79,7 @@ async fn inbox(State(shared): State<Arc<Shared>>, Query(query): Query<InboxQuery
 
 fn list_view(model: &mut Model, before: Option<&str>, host: &str) -> Value {
     let rules = model.faults().rules().iter().filter(|rule| !rule.is_used_up()).count();
+    let news = model.news_counts();
     let ledger = model.ledger();
     // An id that is no longer there shows the newest page, not an error: the mail may have been forgotten meanwhile.
     let end = before
@@ -96,6 +97,7 @@ fn list_view(model: &mut Model, before: Option<&str>, host: &str) -> Value {
         mails => Serde(&lines),
         live => before.is_none(),
         counts => Serde(ledger.counts()),
+        news => Serde(news),
         rules,
         host,
     }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::model::{Model, Settings};
+use super::postman::fresh_event_id;
 use crate::outbox::time::Millis;
 
 /// The longest that a request is held or stalled, in milliseconds: no client waits so long, and none is kept for ever.
@@ -32,6 +33,9 @@ pub struct Webhook {
     pub url: String,
     /// As Svix writes it: `whsec_` and base64.
     pub secret: String,
+    /// Whether news follow every accepted mail by themselves; otherwise each is ordered.
+    #[serde(default)]
+    pub auto: bool,
 }
 
 /// What waiting requests listen for; both only count up.
@@ -59,6 +63,8 @@ pub(super) struct Shared {
     clock_offset_ms: AtomicI64,
     latency_ms: AtomicU64,
     signals: watch::Sender<Signals>,
+    /// Wakes the postman: new events, or another time.
+    news: Notify,
     held: AtomicU64,
     stalled: AtomicU64,
 }
@@ -90,6 +96,7 @@ impl Shared {
             clock_offset_ms: AtomicI64::new(0),
             latency_ms: AtomicU64::new(options.latency_ms),
             signals: watch::Sender::new(Signals::default()),
+            news: Notify::new(),
             held: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             options,
@@ -113,12 +120,14 @@ impl Shared {
         let _ = self
             .clock_offset_ms
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+        self.news.notify_one();
     }
 
     /// Sets the provider's clock; it runs on from there.
     pub(super) fn set_clock(&self, now_ms: i64) {
         self.clock_offset_ms
             .store(now_ms.saturating_sub(wall_ms()), Ordering::SeqCst);
+        self.news.notify_one();
     }
 
     pub(super) fn latency_ms(&self) -> u64 {
@@ -143,6 +152,19 @@ impl Shared {
 
     pub(super) fn set_webhook(&self, webhook: Option<Webhook>) {
         *self.webhook.lock().unwrap_or_else(PoisonError::into_inner) = webhook;
+    }
+
+    /// Lets news follow the mail that went out under this id, where they do so by themselves. Nothing where none did.
+    pub(super) fn follow(&self, id: &str) {
+        if self.webhook().is_some_and(|webhook| webhook.auto) {
+            self.model().follow(self.now(), id, fresh_event_id);
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until there are new events, or another time.
+    pub(super) async fn news_stirred(&self) {
+        self.news.notified().await;
     }
 
     pub(super) fn waiting(&self) -> Waiting {
