@@ -185,3 +185,38 @@ fn envelope_code(error: EnvelopeError) -> &'static str {
         EnvelopeError::IdInvalid => "envelope_id_invalid",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_input_is_one_entry_and_another_source_or_reason_is_another() {
+        let entry = |source, reason, body: &str| parked_body(source, reason, None, body).hash;
+        let first = entry("receipts", "event_unreadable", "{}");
+        assert_eq!(first, entry("receipts", "event_unreadable", "{}"));
+        for other in [
+            entry("queue", "event_unreadable", "{}"),
+            entry("receipts", "event_unknown", "{}"),
+            entry("receipts", "event_unreadable", "{} "),
+            // What is cut off counts too.
+            entry("receipts", "event_unreadable", &"x".repeat(BODY_BYTES_MAX + 1)),
+            entry("receipts", "event_unreadable", &"x".repeat(BODY_BYTES_MAX + 2)),
+        ] {
+            assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn a_body_is_cut_between_characters_and_says_how_long_it_was() {
+        let whole = "\u{e9}".repeat(BODY_BYTES_MAX);
+        let entry = parked_body("receipts", "event_unreadable", Some("msg_1".to_owned()), &whole);
+        assert_eq!(
+            (entry.body.len(), entry.body_bytes),
+            (BODY_BYTES_MAX, 2 * BODY_BYTES_MAX)
+        );
+        assert_eq!(entry.origin.as_deref(), Some("msg_1"));
+        let short = parked_body("receipts", "event_unreadable", None, "");
+        assert_eq!((short.body.len(), short.body_bytes), (0, 0));
+    }
+}

@@ -192,6 +192,7 @@ fn shape(answer: &Answer) -> Want {
     match answer {
         Answer::Accepted { .. } => Accepted,
         Answer::Refused { code } => Refused(*code),
+        Answer::Declined { code } => Declined(*code),
         Answer::Throttled { kind, .. } => Throttled(*kind),
         Answer::Misconfigured { code } => Misconfigured(*code),
         Answer::InProgress { .. } => InProgress,
@@ -234,7 +235,7 @@ fn every_code_is_used() {
     let mut used: Vec<Code> = TABLE
         .iter()
         .filter_map(|(_, _, want)| match want {
-            Refused(code) | Misconfigured(code) | Ambiguous(code) => Some(*code),
+            Refused(code) | Declined(code) | Misconfigured(code) | Ambiguous(code) => Some(*code),
             Accepted | Throttled(_) | InProgress | PayloadConflict => None,
         })
         .collect();
@@ -302,9 +303,11 @@ fn wait_of(answer: &Answer) -> Option<u64> {
     match answer {
         Answer::Throttled { wait, .. } | Answer::InProgress { wait } => Some(wait.as_secs()),
         Answer::Ambiguous { wait, .. } => wait.map(|wait| wait.as_secs()),
-        Answer::Accepted { .. } | Answer::Refused { .. } | Answer::Misconfigured { .. } | Answer::PayloadConflict => {
-            None
-        }
+        Answer::Accepted { .. }
+        | Answer::Refused { .. }
+        | Answer::Declined { .. }
+        | Answer::Misconfigured { .. }
+        | Answer::PayloadConflict => None,
     }
 }
 

@@ -22,7 +22,7 @@ const NAMES: &[&str] = &[
     "text",
 ];
 
-const SETTINGS: &[(&str, &str)] = &[
+pub const SETTINGS: &[(&str, &str)] = &[
     ("ENVIRONMENT", "test"),
     ("DATABASE_URL", "http://127.0.0.1:1"),
     ("PROVIDER_URL", "http://127.0.0.1:2"),
@@ -102,7 +102,7 @@ fn body() -> impl Strategy<Value = Option<Vec<u8>>> {
 }
 
 /// What a database says that knows other tables, or that fails.
-fn said() -> impl Strategy<Value = Says> {
+pub fn said() -> impl Strategy<Value = Says> {
     let cell = prop_oneof![
         Just(Sql::Null),
         any::<i64>().prop_map(Sql::Integer),

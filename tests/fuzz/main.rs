@@ -30,6 +30,7 @@ mod envelope;
 mod hrana;
 mod intents;
 mod letters;
+mod operators;
 mod parking;
 mod reach;
 mod settings;

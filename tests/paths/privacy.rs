@@ -6,8 +6,8 @@ use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::operate::{Request, answer};
 use serde_json::{Value as Json, json};
 
-use super::doors::{OPERATOR, PRODUCER, get, post};
-use crate::support::{TestWorld, Wire, text};
+use super::doors::{PRODUCER, get, post};
+use crate::support::{TestWorld, Wire, look, order, text};
 
 /// Stands in the address, its international domain, the name, the subject and the text of every mail here.
 const NEEDLE: &str = "needle";
@@ -78,7 +78,15 @@ async fn check(world: &TestWorld, mut shown: Shown, why: &str) {
                 .to_string(),
         );
     }
-    shown.add(get(world, "/health", Some(OPERATOR)).await.body.to_string());
+    for list in [
+        "/health",
+        "/v1/parking",
+        "/v1/queues/outbox/stats",
+        "/v1/queues/outbox/dead-letters",
+        "/v1/suppressions?all=true",
+    ] {
+        shown.add(look(world, list).await.body.to_string());
+    }
     shown.add(world.notes.text());
     let line = shown.0.lines().find(|line| line.to_lowercase().contains(NEEDLE));
     assert_eq!(line, None, "{why}");
@@ -110,6 +118,7 @@ async fn no_personal_data_leaves_its_tables_whatever_the_provider_answers() {
         FaultKind::Slow,
         FaultKind::Refuse,
         FaultKind::TestingAddress,
+        FaultKind::SecurityError,
         FaultKind::UnverifiedDomain,
         FaultKind::InvalidKey,
         FaultKind::Conflict,
@@ -260,4 +269,25 @@ async fn a_letter_that_cannot_be_read_is_not_quoted() {
         assert_eq!(world.status(&accepted.receipts[0].id).await, "dead_letter", "{spoil}");
         check(&world, Shown::default(), spoil).await;
     }
+}
+
+#[tokio::test]
+async fn an_address_in_an_order_goes_no_further_than_its_hash() {
+    let world = TestWorld::new().await;
+    let address = json!({ "address": "Ada Needle <needle@example.com>" });
+    let mut shown = Shown::default();
+    for path in ["/v1/suppressions", "/v1/suppressions/look-up", "/v1/suppressions/lift"] {
+        shown.add(order(&world, path, &address).await.body.to_string());
+    }
+    for wrong in [
+        json!({ "address": "needle" }),
+        json!({ "address": "n@example.com", "needle": "needle" }),
+    ] {
+        shown.add(order(&world, "/v1/suppressions", &wrong).await.body.to_string());
+    }
+    world.transport.always(Some(talkative_error()));
+    shown.add(order(&world, "/v1/suppressions", &address).await.body.to_string());
+    world.transport.always(None);
+    assert!(places(&world).await.is_empty());
+    check(&world, shown, "orders").await;
 }
