@@ -108,12 +108,7 @@ pub fn follow(sim: &Rc<Sim>, scope: &str, message_id: &str, to: &[String]) {
     if !sim.webhooks.active {
         return;
     }
-    let hash = sim
-        .setting
-        .facts
-        .iter()
-        .find(|fact| to.iter().any(|one| one.contains(&fact.to)))
-        .map(|fact| hash_of(sim.config(Program::First), &fact.to));
+    let hash = to.first().map(|to| hash_of(sim.config(Program::First), to));
     let mut after = 0;
     for item in story(sim) {
         after += match sim.choices.below(Subject::News, 4) {
@@ -174,9 +169,7 @@ fn event(
         suppresses: hash.filter(|_| item.suppresses),
         may_be_lost: sim.setting.programs.contains(&Program::OtherAccount),
     };
-    if let Some(hash) = &told.suppresses {
-        sim.oracle.said(hash);
-    }
+    sim.oracle.said(&told);
     Some((body, told))
 }
 

@@ -103,8 +103,8 @@ struct State {
     mail_of: BTreeMap<String, String>,
     /// What the program was told about each mail, and took.
     told_of: BTreeMap<String, Vec<Told>>,
-    /// Recipients, by hash, of whom the provider said that nobody may write to them.
-    said: BTreeSet<String>,
+    /// What happened to mails after their acceptance.
+    happened: Vec<Told>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,
     /// For each invocation the rows that stood without a live claim after one of its own writes: what it may forget.
