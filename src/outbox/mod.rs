@@ -3,6 +3,7 @@
 pub mod address;
 pub mod attempt;
 pub mod backoff;
+mod calendar;
 pub mod canonical;
 pub mod content;
 pub mod envelope;

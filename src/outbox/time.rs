@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::calendar::Moment;
+
 /// A point in time, in Unix milliseconds: the one format of every time column, query and comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(i64);
@@ -53,23 +55,14 @@ impl Millis {
     /// [`TimeError`] names what is wrong; a time without an offset is refused, never guessed.
     pub fn parse_rfc3339(text: &str) -> Result<Self, TimeError> {
         let (local, offset) = split_offset(text).ok_or(TimeError::Invalid)?;
-        // The library reads more than RFC 3339: annotations, times without minutes, days of the week.
-        if local.parse::<jiff::civil::DateTime>().is_err() {
-            return Err(TimeError::Invalid);
-        }
+        let local_ms = Moment::unix_ms(local).ok_or(TimeError::Invalid)?;
         match offset {
             Offset::Missing => Err(TimeError::WithoutOffset),
             Offset::Wrong => Err(TimeError::Invalid),
-            // A date and an offset that are right make an instant, unless it lies beyond the library's last day.
-            Offset::Right => {
-                let at = text.parse::<jiff::Timestamp>().map_err(|_| TimeError::OutOfRange)?;
-                // Compared whole: as milliseconds, a last instant before 1970 would be its first.
-                if at >= jiff::Timestamp::UNIX_EPOCH {
-                    Ok(Self(at.as_millisecond()))
-                } else {
-                    Err(TimeError::OutOfRange)
-                }
-            }
+            Offset::Right { minutes } => match local_ms.saturating_sub(minutes.saturating_mul(MINUTE_MS)) {
+                at @ 0..=LAST_MS => Ok(Self(at)),
+                _ => Err(TimeError::OutOfRange),
+            },
         }
     }
 }
@@ -79,8 +72,15 @@ impl Millis {
 enum Offset {
     Missing,
     Wrong,
-    Right,
+    Right { minutes: i64 },
 }
+
+/// Milliseconds of a minute.
+const MINUTE_MS: i64 = 60_000;
+/// The last instant that every offset of less than 26 hours can write with a year of four digits (Unix ms).
+const LAST_MS: i64 = 253_402_207_200_999;
+/// The first instant with a year that is not negative (Unix ms).
+const FIRST_MS: i64 = -62_167_219_200_000;
 
 /// Bytes of a date and a time of day down to the second, as RFC 3339 writes them.
 const LOCAL_SHAPE: &[u8] = b"0000-00-00T00:00:00";
@@ -114,9 +114,26 @@ fn split_offset(text: &str) -> Option<(&str, Offset)> {
 fn offset_of(text: &str) -> Offset {
     match text.as_bytes() {
         [] => Offset::Missing,
-        [b'Z' | b'z'] => Offset::Right,
-        [b'+' | b'-', b'0'..=b'1', b'0'..=b'9', b':', b'0'..=b'5', b'0'..=b'9']
-        | [b'+' | b'-', b'2', b'0'..=b'3', b':', b'0'..=b'5', b'0'..=b'9'] => Offset::Right,
+        [b'Z' | b'z'] => Offset::Right { minutes: 0 },
+        [
+            sign @ (b'+' | b'-'),
+            tens @ b'0'..=b'2',
+            ones @ b'0'..=b'9',
+            b':',
+            minute_tens @ b'0'..=b'5',
+            minute_ones @ b'0'..=b'9',
+        ] => {
+            let two = |tens: u8, ones: u8| 10 * i64::from(tens & 0xf) + i64::from(ones & 0xf);
+            match two(*tens, *ones) {
+                hours @ 0..=23 => {
+                    let minutes = hours * 60 + two(*minute_tens, *minute_ones);
+                    Offset::Right {
+                        minutes: if *sign == b'-' { -minutes } else { minutes },
+                    }
+                }
+                _ => Offset::Wrong,
+            }
+        }
         _ => Offset::Wrong,
     }
 }
@@ -129,9 +146,9 @@ fn whole_ms(duration: Duration) -> i64 {
 impl fmt::Display for Millis {
     /// RFC 3339 in UTC with milliseconds, as every JSON answer shows times.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(timestamp) => write!(out, "{timestamp:.3}"),
-            Err(_) => write!(out, "{}ms", self.0),
+        match self.0 {
+            FIRST_MS..=LAST_MS => Moment::of(self.0).fmt(out),
+            _ => write!(out, "{}ms", self.0),
         }
     }
 }
@@ -201,6 +218,27 @@ mod tests {
         ] {
             assert_eq!(Millis::parse_rfc3339(text), Err(TimeError::OutOfRange), "{text}");
         }
+    }
+
+    #[test]
+    fn the_ends_of_what_is_written_are_exact() {
+        assert_eq!(Millis::new(LAST_MS).to_string(), "9999-12-30T22:00:00.999Z");
+        assert_eq!(Millis::new(LAST_MS + 1).to_string(), "253402207201000ms");
+        assert_eq!(Millis::new(FIRST_MS).to_string(), "0000-01-01T00:00:00.000Z");
+        assert_eq!(Millis::new(i64::MIN).to_string(), "-9223372036854775808ms");
+        assert_eq!(
+            Millis::parse_rfc3339("9999-12-30T22:00:00.999Z"),
+            Ok(Millis::new(LAST_MS))
+        );
+        assert_eq!(
+            Millis::parse_rfc3339("9999-12-31T21:59:00.999+23:59"),
+            Ok(Millis::new(LAST_MS))
+        );
+        assert_eq!(
+            Millis::parse_rfc3339("9999-12-30T22:00:01Z"),
+            Err(TimeError::OutOfRange)
+        );
+        assert_eq!(Millis::parse_rfc3339("1969-12-31T12:00:00-12:00"), Ok(Millis::new(0)));
     }
 
     #[test]
