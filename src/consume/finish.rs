@@ -77,7 +77,7 @@ impl<W: World> Run<'_, W> {
             if row.status == Status::Unknown {
                 log.note(Level::Alarm, "outcome_unknown", &[("outboxId", Field::Id(&row.id))]);
             }
-            if row.status == Status::DeadLetter && row.foreign == 0 {
+            if row.status == Status::DeadLetter && row.foreign_claim == 0 {
                 log.note(Level::Alarm, "dead_lettered", &[("outboxId", Field::Id(&row.id))]);
             }
         }

@@ -1,9 +1,9 @@
 //! One call to the provider, as it is booked, and the rule of doubt.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// How a closed attempt ended. The words are those of the database column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The provider gave a message id.
@@ -23,6 +23,22 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 7] = [
+        Self::Accepted,
+        Self::Refused,
+        Self::Throttled,
+        Self::NotSent,
+        Self::Ambiguous,
+        Self::InProgress,
+        Self::PayloadConflict,
+    ];
+
+    /// The outcome of this name.
+    pub fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+
     /// The word in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,20 +66,10 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    const ALL: [Outcome; 7] = [
-        Outcome::Accepted,
-        Outcome::Refused,
-        Outcome::Throttled,
-        Outcome::NotSent,
-        Outcome::Ambiguous,
-        Outcome::InProgress,
-        Outcome::PayloadConflict,
-    ];
-
     #[test]
     fn the_triggers_keep_the_same_list_of_doubts() {
         let schema = include_str!("../../migrations/0002_hearing_back.sql");
-        let doubts: Vec<String> = ALL
+        let doubts: Vec<String> = Outcome::ALL
             .iter()
             .filter(|outcome| outcome.leaves_doubt())
             .map(|outcome| format!("'{}'", outcome.as_str()))

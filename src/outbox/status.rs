@@ -1,10 +1,10 @@
 //! The states of an intent. The arrows between them are drawn in `docs/states.md`; each is one guarded UPDATE in
 //! `store`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Where an intent stands. The words are those of the database column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Committed; its publication is not recorded.
@@ -63,6 +63,11 @@ impl Status {
         Self::DeadLetter,
         Self::Unknown,
     ];
+
+    /// The state of this name.
+    pub fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
 
     /// The word in the database and in JSON.
     pub const fn as_str(self) -> &'static str {

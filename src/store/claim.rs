@@ -1,10 +1,10 @@
 //! The consumer's first round trip: end what must not be sent, claim what may, and say where the rest stands.
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{row, rows_at};
 use super::shared_sql::{due, held, movable, paused_until, stop_assignments, stop_cause};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -50,7 +50,7 @@ pub struct ClaimRequest<'a> {
 }
 
 /// A row that is ours until the claim's end.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct ClaimedRow {
     /// Its id.
     pub id: String,
@@ -78,8 +78,23 @@ pub struct ClaimedRow {
     pub letter: Option<String>,
 }
 
+row!(ClaimedRow {
+    id,
+    family,
+    template,
+    attempt_count,
+    claim_count,
+    doubts,
+    window_anchor_at,
+    not_after,
+    idempotency_key,
+    seal_sha256,
+    seal_body,
+    letter,
+});
+
 /// Where a row stands after the claim, whoever holds it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct RowState {
     /// Its id.
     pub id: String,
@@ -94,6 +109,15 @@ pub struct RowState {
     /// 1 where this claim ended it in a state that asks for a person.
     pub stopped: u8,
 }
+
+row!(RowState {
+    id,
+    status,
+    claim_expires_at,
+    due_at,
+    suspect,
+    stopped
+});
 
 /// What the claim brought.
 #[derive(Clone, Debug, Default)]

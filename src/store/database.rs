@@ -1,7 +1,6 @@
 //! What a path may ask of the database: one transaction, one round trip.
 
 use libsql::Value;
-use serde::de::DeserializeOwned;
 
 /// One SQL statement with its positional arguments.
 #[derive(Clone, Debug)]
@@ -165,21 +164,6 @@ impl Transaction {
     }
 }
 
-impl Rows {
-    /// The rows as values of `T`, by column name.
-    ///
-    /// # Errors
-    /// [`DatabaseError::Shape`] where a row does not fit.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<Vec<T>, DatabaseError> {
-        self.rows.iter().map(|row| self.decode_row(row)).collect()
-    }
-
-    fn decode_row<T: DeserializeOwned>(&self, row: &[Value]) -> Result<T, DatabaseError> {
-        let object = self.columns.iter().cloned().zip(row.iter().map(json_of)).collect();
-        serde_json::from_value(serde_json::Value::Object(object)).map_err(|_| DatabaseError::Shape)
-    }
-}
-
 /// A statement's text from its first word on.
 fn after_comments(sql: &str) -> &str {
     let mut text = sql;
@@ -194,22 +178,4 @@ fn after_comments(sql: &str) -> &str {
         };
         text = rest.unwrap_or_default();
     }
-}
-
-/// A database value as JSON. No query of ours returns a blob, so a blob is a row of the wrong shape: null.
-fn json_of(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null | Value::Blob(_) => serde_json::Value::Null,
-        Value::Integer(number) => (*number).into(),
-        Value::Real(number) => (*number).into(),
-        Value::Text(text) => text.clone().into(),
-    }
-}
-
-/// The rows of the statement at `position`, as values of `T`.
-///
-/// # Errors
-/// [`DatabaseError::Shape`] where there is no such statement or a row does not fit.
-pub fn rows_at<T: DeserializeOwned>(results: &[Rows], position: usize) -> Result<Vec<T>, DatabaseError> {
-    results.get(position).ok_or(DatabaseError::Shape)?.decode()
 }

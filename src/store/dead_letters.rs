@@ -1,10 +1,10 @@
 //! The dead-letter queue's question: what does the row say that the exhausted message pointed to?
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{row, rows_at};
 use crate::outbox::time::Millis;
 
 /// "These messages ran out of deliveries." The queue's exhaustion alone never ends a row: one that waits goes back to
@@ -20,10 +20,10 @@ pub async fn return_to_retry(
     now: Millis,
     next_attempt_at: Millis,
 ) -> Result<Vec<String>, DatabaseError> {
-    #[derive(Deserialize)]
     struct Known {
         id: String,
     }
+    row!(Known { id });
     let ids = Value::Text(serde_json::json!(ids).to_string());
     let results = database
         .run(Transaction::repeatable_write(vec![

@@ -1,10 +1,10 @@
 //! Questions that change nothing: one intent's story, and how the pipeline is doing.
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{row, rows_at};
 use crate::outbox::attempt::Outcome;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -13,7 +13,7 @@ use crate::outbox::time::Millis;
 const STORY_ROWS_MAX: i64 = 200;
 
 /// A row without anything personal.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of the outbox, documented in the migration"
@@ -45,8 +45,35 @@ pub struct IntentRow {
     pub settled_at: Option<i64>,
 }
 
+row!(IntentRow {
+    id,
+    seq,
+    family,
+    revision,
+    status,
+    cause,
+    dead_class,
+    delivery,
+    delivery_at,
+    delivery_detail,
+    resend,
+    resend_of,
+    resolved_at,
+    attempt_count,
+    publish_count,
+    claim_count,
+    next_attempt_at,
+    not_before,
+    not_after,
+    provider_message_id,
+    last_error,
+    created_at,
+    updated_at,
+    settled_at,
+});
+
 /// One call to the provider.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of attempts, documented in the migration"
@@ -60,8 +87,17 @@ pub struct AttemptRow {
     pub error: Option<String>,
 }
 
+row!(AttemptRow {
+    id,
+    opened_at,
+    closed_at,
+    outcome,
+    http_status,
+    error
+});
+
 /// One change of state.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of events, documented in the migration"
@@ -73,8 +109,15 @@ pub struct EventRow {
     pub at: i64,
 }
 
+row!(EventRow {
+    from_status,
+    to_status,
+    cause,
+    at
+});
+
 /// One thing that the provider said about it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of receipts, documented in the migration"
@@ -85,6 +128,13 @@ pub struct ReceiptRow {
     pub at: i64,
     pub received_at: i64,
 }
+
+row!(ReceiptRow {
+    news,
+    detail,
+    at,
+    received_at
+});
 
 /// One intent's story.
 #[derive(Clone, Debug)]
@@ -144,7 +194,7 @@ const RECEIPTS: &str = "SELECT news, detail, at, received_at FROM (
   ORDER BY at, received_at";
 
 /// How the pipeline is doing.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Health {
     /// The schema's version.
     pub schema_version: Option<i64>,
@@ -163,6 +213,17 @@ pub struct Health {
     /// Inputs that wait for a person, counted up to 1000.
     pub parked: i64,
 }
+
+row!(Health {
+    schema_version,
+    schema_serves_from,
+    last_tick_at,
+    broker_error,
+    oldest_due_at,
+    pause_reason,
+    pause_until,
+    parked,
+});
 
 /// "How is the pipeline doing?" By indexes and single rows alone.
 ///
@@ -209,10 +270,10 @@ pub struct TickRecord {
 /// # Errors
 /// [`DatabaseError`]; the next tick writes it again.
 pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecord) -> Result<i64, DatabaseError> {
-    #[derive(Deserialize)]
     struct Remaining {
         remaining: i64,
     }
+    row!(Remaining { remaining });
     let count = |number: usize| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let mut statements = vec![
         schema_guard(),

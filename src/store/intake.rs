@@ -1,11 +1,12 @@
 //! Intake's one round trip: the intents, their keys, their letters and their first events, or nothing of them.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::lists::lists;
+use super::row::{row, rows_at};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -63,7 +64,7 @@ pub struct NewKey {
 }
 
 /// Where an intent ended up: in a new row, or in the one that was there.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedIntent {
     /// Its position in the request.
     pub position: usize,
@@ -74,6 +75,13 @@ pub struct RecordedIntent {
     /// Its state now.
     pub status: Status,
 }
+
+row!(RecordedIntent {
+    position,
+    id,
+    seq,
+    status
+});
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,10 +142,10 @@ pub async fn conflicting_positions(
     database: &impl Database,
     intents: &[NewIntent],
 ) -> Result<Vec<usize>, DatabaseError> {
-    #[derive(Deserialize)]
     struct At {
         position: usize,
     }
+    row!(At { position });
     let list = Value::Text(serde_json::json!(intents).to_string());
     let results = database
         .run(Transaction::read(vec![Statement::new(OTHER_MEANINGS, vec![list])]))

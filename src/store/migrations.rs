@@ -7,8 +7,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::hrana::{Hrana, Transport};
+use super::row::{row, rows_at};
 use crate::outbox::time::Millis;
 use crate::ports::Clock;
 
@@ -130,10 +131,10 @@ fn script(migration: &Migration, sha256: &str, now: Millis) -> String {
 }
 
 async fn is_applied<D: Database>(database: &D, migration: &Migration, sha256: &str) -> Result<bool, MigrateError> {
-    #[derive(serde::Deserialize)]
     struct Recorded {
         sha256: String,
     }
+    row!(Recorded { sha256 });
     let question = Statement::new(
         "SELECT sha256 FROM schema_migrations WHERE version = ?1",
         vec![libsql::Value::Integer(i64::from(migration.version))],

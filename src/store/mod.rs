@@ -20,6 +20,7 @@ mod prune;
 pub mod publish;
 pub mod queues;
 pub mod receipts;
+pub mod row;
 pub mod settle;
 mod shared_sql;
 pub mod suppressions;

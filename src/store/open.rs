@@ -2,10 +2,11 @@
 //! in waves, close the wave before in the same transaction.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::lists::lists;
+use super::row::{row, rows_at};
 use super::settle::{self, Settled, Settlement};
 use crate::outbox::time::Millis;
 
@@ -69,7 +70,7 @@ pub struct OpenRequest<'a> {
 }
 
 /// An attempt that is open now: the call may be made, at `planned_at` or later.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedAttempt {
     /// The row.
     pub outbox_id: String,
@@ -81,14 +82,23 @@ pub struct OpenedAttempt {
     pub seal_sha256: String,
 }
 
+row!(OpenedAttempt {
+    outbox_id,
+    attempt,
+    planned_at,
+    seal_sha256
+});
+
 /// A row whose claim was lost: others have moved it since.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRow {
     /// Its id.
     pub id: String,
     /// When the claim ends that holds it now, if one does (Unix ms).
     pub claim_expires_at: Option<i64>,
 }
+
+row!(LostRow { id, claim_expires_at });
 
 /// What the middle round trip brought.
 #[derive(Clone, Debug, Default)]

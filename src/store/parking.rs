@@ -1,11 +1,12 @@
 //! Where input goes that nobody understood, until somebody decides.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::Order;
+use super::row::{FromRow, Row, row, rows_at, words};
 use crate::outbox::time::Millis;
 
 /// Something that nobody understood.
@@ -53,7 +54,7 @@ const PARK: &str = "INSERT INTO parking (hash, source, reason, origin, body, bod
     body = CASE WHEN body = '' THEN excluded.body ELSE body END, origin = coalesce(origin, excluded.origin)";
 
 /// Where an entry stands. The words are those of the database column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It waits for a person.
@@ -85,8 +86,10 @@ impl State {
     }
 }
 
+words!(State);
+
 /// An entry without its body.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of parking, documented in the migrations"
@@ -104,14 +107,35 @@ pub struct Entry {
     pub closed_at: Option<i64>,
 }
 
+row!(Entry {
+    hash,
+    source,
+    reason,
+    origin,
+    body_bytes,
+    times,
+    first_seen_at,
+    last_seen_at,
+    state,
+    closed_at
+});
+
 /// An entry with its body. No `Debug`: the body may hold personal data.
-#[derive(Clone, Deserialize)]
+#[derive(Clone)]
 pub struct Whole {
     /// The entry.
-    #[serde(flatten)]
     pub entry: Entry,
     /// What is kept of the input.
     pub body: String,
+}
+
+impl FromRow for Whole {
+    fn from_row(row: Row<'_>) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            entry: Entry::from_row(row)?,
+            body: row.get("body")?,
+        })
+    }
 }
 
 /// "What waits for a person?" Or what has been decided. By first sighting and hash, after that of the page before.
@@ -211,8 +235,8 @@ pub async fn discard(
     hash: &str,
     order: &Order<'_>,
 ) -> Result<Option<(Entry, bool)>, DatabaseError> {
-    #[derive(Deserialize)]
     struct Closed {}
+    row!(Closed {});
     let results = database
         .run(Transaction::write(vec![
             schema_guard(),

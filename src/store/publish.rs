@@ -1,17 +1,18 @@
 //! The publisher's questions: which rows are owed to the queue, and which did it take.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{FromRow, Row, row, rows_at};
 use super::shared_sql::{held, stop_assignments, stop_cause};
 use crate::outbox::status::{Standing, Status};
 use crate::outbox::time::Millis;
 
 /// A row that is reserved for publication. The reservation is a time until which the relay leaves it alone; the
 /// state does not change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reservation {
     /// The row.
     pub id: String,
@@ -20,9 +21,15 @@ pub struct Reservation {
     /// Its claims so far.
     pub claim_count: i64,
     /// Not to be delivered before (Unix ms); 0 where it is due.
-    #[serde(default)]
     pub due_at: i64,
 }
+
+row!(Reservation {
+    id,
+    publish_count,
+    claim_count,
+    due_at
+});
 
 /// "The queue took these." pending, retry -> enqueued, for rows that nobody has moved since they were reserved.
 ///
@@ -36,10 +43,10 @@ pub async fn mark_published(
     now: Millis,
     relay_at: Millis,
 ) -> Result<Vec<String>, DatabaseError> {
-    #[derive(Deserialize)]
     struct Marked {
         id: String,
     }
+    row!(Marked { id });
     let results = database
         .run(Transaction::repeatable_write(vec![
             Statement::new(
@@ -115,8 +122,8 @@ pub struct Page {
 /// # Errors
 /// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -> Result<Page, DatabaseError> {
-    #[derive(Deserialize)]
     struct Moved {}
+    row!(Moved {});
     let now = Value::Integer(request.now.get());
     let rows = Value::Integer(i64::try_from(request.rows_max).unwrap_or(i64::MAX));
     let known = Value::Text(request.known_templates.to_owned());
@@ -161,10 +168,10 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
         ),
     ];
     let results = database.run(Transaction::write(statements)).await.map_err(guarded)?;
-    #[derive(Deserialize)]
     struct Stopped {
         status: Status,
     }
+    row!(Stopped { status });
     let stopped: Vec<Stopped> = rows_at(&results, 1)?;
     let mut moved = stopped.len();
     for position in 2..=3 {
@@ -182,11 +189,18 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
     })
 }
 
-#[derive(Deserialize)]
 struct Sequenced {
     seq: i64,
-    #[serde(flatten)]
     reservation: Reservation,
+}
+
+impl FromRow for Sequenced {
+    fn from_row(row: Row<'_>) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            seq: row.get("seq")?,
+            reservation: Reservation::from_row(row)?,
+        })
+    }
 }
 
 /// The first rows that are due for the relay. `?1` rows at most, `?2` now.

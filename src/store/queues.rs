@@ -3,9 +3,10 @@
 use libsql::Value;
 use serde::{Deserialize, Serialize};
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::Order;
+use super::row::{row, rows_at, words};
 use super::shared_sql::{stop_assignments, stop_cause};
 use crate::outbox::time::Millis;
 
@@ -13,7 +14,7 @@ use crate::outbox::time::Millis;
 pub const COUNT_MAX: i64 = 10_000;
 
 /// What waits, in figures; each at most [`COUNT_MAX`], and one more where there is more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Open rows that were looked at for the next four: those that the relay looks at first.
     pub open: i64,
@@ -42,6 +43,22 @@ pub struct Stats {
     /// Recipients of a suppression that is in force.
     pub suppressed: i64,
 }
+
+row!(Stats {
+    open,
+    ready,
+    in_flight,
+    delayed,
+    oldest_ready_at,
+    dead,
+    dead_pipeline,
+    dead_recipient,
+    unknown,
+    parked,
+    receipts_waiting,
+    suppressions,
+    suppressed,
+});
 
 /// "How much waits, and where?"
 ///
@@ -117,6 +134,8 @@ impl DeadClass {
     }
 }
 
+words!(DeadClass);
+
 /// Which dead letters are meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter<'a> {
@@ -127,7 +146,7 @@ pub struct Filter<'a> {
 }
 
 /// A dead letter.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of the outbox, documented in the migration"
@@ -142,6 +161,17 @@ pub struct DeadLetter {
     pub attempt_count: u32,
     pub updated_at: i64,
 }
+
+row!(DeadLetter {
+    id,
+    seq,
+    family,
+    dead_class,
+    cause,
+    last_error,
+    attempt_count,
+    updated_at
+});
 
 /// "Which mails cannot go on?" Oldest first, after this sequence number.
 ///
@@ -189,7 +219,7 @@ pub struct Retry<'a> {
 }
 
 /// What became of one row.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retried {
     /// The row.
     pub id: String,
@@ -200,6 +230,8 @@ pub struct Retried {
     /// Why, as a cause; for `not_dead` the state.
     pub why: String,
 }
+
+row!(Retried { id, seq, result, why });
 
 /// "Try these once more." Each row is judged as if it were claimed now: what must not be sent any more ends, what this
 /// version cannot read stays dead, and the rest goes back to `retry` with a fresh budget. What a row was sealed with

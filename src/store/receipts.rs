@@ -8,10 +8,10 @@
 use std::sync::OnceLock;
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{row, rows_at};
 use crate::outbox::receipt::{BounceKind, News};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -56,7 +56,7 @@ pub enum About<'a> {
 }
 
 /// What an event came to.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// The row, where there is one.
     pub outbox_id: Option<String>,
@@ -71,6 +71,15 @@ pub struct Heard {
     /// 1 where it was known already.
     pub known: u8,
 }
+
+row!(Heard {
+    outbox_id,
+    status,
+    proved,
+    second_mail,
+    conflict,
+    known
+});
 
 /// "This happened." One batch: the receipt, what it proves, the delivery, the suppression, and its mark.
 ///

@@ -1,9 +1,10 @@
 //! The consumer's last round trip: close the attempts, move the rows, remember the pauses.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Rows, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Rows, Statement, Transaction};
+use super::row::{row, rows_at};
 use crate::outbox::attempt::Outcome;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -76,7 +77,7 @@ pub enum PauseNow {
 }
 
 /// Where one row stands after its settle.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledRow {
     /// The row.
     pub id: String,
@@ -87,9 +88,16 @@ pub struct SettledRow {
     /// The provider's id, where it has one.
     pub provider_message_id: Option<String>,
     /// 1 where the row was not moved by this settle: its claim was lost. Means nothing for an acceptance.
-    #[serde(rename = "foreign_claim")]
-    pub foreign: u8,
+    pub foreign_claim: u8,
 }
+
+row!(SettledRow {
+    id,
+    status,
+    next_attempt_at,
+    provider_message_id,
+    foreign_claim
+});
 
 /// "This is how the calls ended."
 ///
@@ -106,10 +114,10 @@ pub async fn settle(
     pause: Option<&NewPause>,
     lift_probe: bool,
 ) -> Result<Settled, DatabaseError> {
-    #[derive(Deserialize)]
     struct Begun {
         begun: u8,
     }
+    row!(Begun { begun });
     let mut list = statements(token, now, settlements);
     let pause_now_at = list.len().saturating_add(1);
     if let Some(pause) = pause {
@@ -177,7 +185,7 @@ pub(super) fn read(results: &[Rows], settlements: &[Settlement]) -> Result<Settl
         let accepted = settlement.message_id.is_some();
         if accepted && row.provider_message_id != settlement.message_id {
             settled.conflicts.push(settlement.id.clone());
-        } else if !accepted && row.foreign == 1 {
+        } else if !accepted && row.foreign_claim == 1 {
             settled.lost.push(settlement.id.clone());
         }
     }

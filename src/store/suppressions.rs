@@ -1,18 +1,18 @@
 //! Who must not be written to: what operators ask and order. The claim itself looks into the same table.
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::{Order, line};
+use super::row::{row, rows_at};
 use crate::outbox::time::Millis;
 
 /// The most changes of one recipient's history that one answer shows: the newest ones.
 const HISTORY_ROWS_MAX: i64 = 200;
 
 /// One recipient, for one family or for all.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of suppressions, documented in the migrations"
@@ -27,6 +27,16 @@ pub struct Entry {
     pub outbox_id: Option<String>,
 }
 
+row!(Entry {
+    recipient_hash,
+    family,
+    reason,
+    until,
+    lifted_at,
+    created_at,
+    outbox_id
+});
+
 impl Entry {
     /// Whether it keeps mails back now. The claim asks the same in SQL.
     pub fn in_force(&self, now: Millis) -> bool {
@@ -35,7 +45,7 @@ impl Entry {
 }
 
 /// One change, as the triggers wrote it down.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of suppression_history, documented in the migration"
@@ -48,6 +58,15 @@ pub struct Change {
     pub outbox_id: Option<String>,
     pub at: i64,
 }
+
+row!(Change {
+    family,
+    change,
+    reason,
+    until,
+    outbox_id,
+    at
+});
 
 /// Whom an order is about.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! The recipient's own word: no more mails of this kind.
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::row::{row, rows_at};
 use super::shared_sql::movable;
 use crate::outbox::time::Millis;
 
@@ -30,8 +30,8 @@ pub async fn unsubscribe(
     outbox_id: &str,
     now: Millis,
 ) -> Result<Option<Unsubscribed>, DatabaseError> {
-    #[derive(Deserialize)]
     struct Found {}
+    row!(Found {});
     let id = Value::Text(outbox_id.to_owned());
     let at = Value::Integer(now.get());
     let statements = vec![
