@@ -122,16 +122,11 @@ fn offset_of(text: &str) -> Offset {
             b':',
             minute_tens @ b'0'..=b'5',
             minute_ones @ b'0'..=b'9',
-        ] => {
+        ] if *tens < b'2' || *ones < b'4' => {
             let two = |tens: u8, ones: u8| 10 * i64::from(tens & 0xf) + i64::from(ones & 0xf);
-            match two(*tens, *ones) {
-                hours @ 0..=23 => {
-                    let minutes = hours * 60 + two(*minute_tens, *minute_ones);
-                    Offset::Right {
-                        minutes: if *sign == b'-' { -minutes } else { minutes },
-                    }
-                }
-                _ => Offset::Wrong,
+            let minutes = two(*tens, *ones) * 60 + two(*minute_tens, *minute_ones);
+            Offset::Right {
+                minutes: if *sign == b'-' { -minutes } else { minutes },
             }
         }
         _ => Offset::Wrong,
