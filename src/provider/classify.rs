@@ -195,8 +195,16 @@ fn until_midnight(now: Millis) -> Duration {
 /// The message id of an acceptance: one that can be stored, looked up and shown without a second thought.
 fn usable_id(json: &Json) -> Option<&str> {
     let id = json.as_object()?.get("id")?.as_str()?;
+    is_message_id(id).then_some(id)
+}
+
+/// Whether a text can be a message id of the provider: 1 to [`MESSAGE_ID_CHARS_MAX`] letters, digits, `.`, `_` and
+/// `-`. One letter or digit at least, since an id of dots alone leads elsewhere when it stands in a path.
+pub fn is_message_id(text: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    ((1..=MESSAGE_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(legal)).then_some(id)
+    (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(legal)
+        && text.bytes().any(|b| b.is_ascii_alphanumeric())
 }
 
 fn ambiguous(code: ProviderCode) -> Answer {

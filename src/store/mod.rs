@@ -11,6 +11,7 @@ pub mod hrana;
 pub mod inspect;
 pub mod intake;
 mod lists;
+pub mod look_up;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod migrations;
 pub mod open;
@@ -20,3 +21,4 @@ mod prune;
 pub mod publish;
 pub mod settle;
 mod shared_sql;
+pub mod unknown;
