@@ -81,12 +81,12 @@ impl Mailer for ProviderMailer {
         if set.is_err() {
             return MailAnswer::Disconnected;
         }
-        let signal = time_limit(self.timeout);
         let url = match query {
             LookUp::Mail(id) => format!("{}/emails/{id}", self.url),
             LookUp::Page { after: None } => format!("{}/emails?limit={PAGE_MAILS}", self.url),
             LookUp::Page { after: Some(id) } => format!("{}/emails?limit={PAGE_MAILS}&after={id}", self.url),
         };
+        let signal = time_limit(self.timeout);
         let response = fetch(&url, Method::Get, headers, None, &signal).await;
         mail_answer(response, &signal, LOOK_UP_ANSWER_BYTES_MAX).await
     }

@@ -33,7 +33,7 @@ pub fn name(from: &str, to: &str) -> String {
 }
 
 /// Causes that belong to one arrow each and are no codes.
-const OWN: [&str; 13] = [
+const OWN: [&str; 17] = [
     "recorded",
     "published",
     "claimed",
@@ -47,6 +47,10 @@ const OWN: [&str; 13] = [
     "paced",
     "message_id_conflict",
     "accepted",
+    "verdict_sent",
+    "verdict_not_sent",
+    "look_up_found",
+    "sent_again",
 ];
 
 const STOPPED: [&str; 2] = ["recipient_suppressed", "window_missed"];
@@ -102,6 +106,12 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("suppressed", "sent", Causes::Of(&["accepted"])),
         arrow("pending", "sent", Causes::Of(&["accepted"])),
         arrow("enqueued", "sent", Causes::Of(&["accepted"])),
+        // A person's verdicts, and what the provider was found to have.
+        arrow("unknown", "sent", Causes::Of(&["verdict_sent", "look_up_found"])),
+        arrow("failed", "sent", Causes::Of(&["look_up_found"])),
+        arrow("unknown", "failed", Causes::Of(&["verdict_not_sent"])),
+        arrow("unknown", "unknown", Causes::Of(&["sent_again"])),
+        arrow("", "pending", Causes::Of(&["sent_again"])),
     ];
     for from in ["pending", "enqueued", "retry", "dead_letter", "failed"] {
         rare.push(arrow(from, "unknown", Causes::Of(&["message_id_conflict"])));
