@@ -33,7 +33,7 @@ pub fn name(from: &str, to: &str) -> String {
 }
 
 /// Causes that belong to one arrow each and are no codes.
-const OWN: [&str; 14] = [
+const OWN: [&str; 19] = [
     "recorded",
     "published",
     "claimed",
@@ -48,6 +48,11 @@ const OWN: [&str; 14] = [
     "message_id_conflict",
     "accepted",
     "proved_by_receipt",
+    "verdict_sent",
+    "verdict_not_sent",
+    "look_up_found",
+    "sent_again",
+    "retried_by_operator",
 ];
 
 const STOPPED: [&str; 3] = ["recipient_suppressed", "unsubscribed", "window_missed"];
@@ -109,6 +114,12 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("suppressed", "sent", Causes::Of(PROOF)),
         arrow("pending", "sent", Causes::Of(PROOF)),
         arrow("enqueued", "sent", Causes::Of(PROOF)),
+        // A person's verdicts, and what the provider was found to have.
+        arrow("unknown", "sent", Causes::Of(&["verdict_sent", "look_up_found"])),
+        arrow("failed", "sent", Causes::Of(&["look_up_found"])),
+        arrow("unknown", "failed", Causes::Of(&["verdict_not_sent"])),
+        arrow("unknown", "unknown", Causes::Of(&["sent_again"])),
+        arrow("", "pending", Causes::Of(&["sent_again"])),
     ];
     for from in ["pending", "enqueued", "retry", "dead_letter", "failed"] {
         rare.push(arrow(from, "unknown", Causes::Of(&["message_id_conflict"])));
