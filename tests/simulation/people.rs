@@ -91,7 +91,13 @@ async fn act(sim: &Rc<Sim>) {
         }
         2 => retry_dead(sim).await,
         3 => {
-            if let Some(row) = any(sim) {
+            // Rather somebody who is suppressed.
+            let suppressed = sim.store.suppressed();
+            let row = rows
+                .values()
+                .find(|row| suppressed.contains(&(row.recipient_hash.clone(), "*".to_owned())))
+                .cloned();
+            if let Some(row) = row.or_else(|| any(sim)) {
                 let order = json!({ "recipientHash": row.recipient_hash, "note": "somebody called" });
                 give(
                     sim,
@@ -161,6 +167,22 @@ pub async fn judge(sim: &Rc<Sim>, row: &OutboxRow) {
         let id = answer["id"].as_str().unwrap_or_default();
         sim.oracle.sent_again(&row.id, id);
     }
+}
+
+/// Gives this order now, and again until it is answered well. What has been decided before is a good answer.
+pub fn order(sim: &Rc<Sim>, path: String, order: &'static str) {
+    let order: Json = serde_json::from_str(order).expect("an order is JSON");
+    let world = Rc::clone(sim);
+    sim.kernel.spawn(0, async move {
+        let row = path.split('/').nth(3).unwrap_or_default().to_owned();
+        let answer = give(&world, "operator: judges", path, &order, &[409]).await;
+        if let Some(again) = answer
+            .as_ref()
+            .and_then(|answer| answer["resendOf"].as_str().and(answer["id"].as_str()))
+        {
+            world.oracle.sent_again(&row, again);
+        }
+    });
 }
 
 /// Gives an order until it is answered well. A status among `also` is a good answer too.
