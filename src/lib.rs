@@ -7,7 +7,8 @@
 //! - [`provider`]: turns a letter into the provider's request, and an answer into a decision.
 //! - [`store`]: every SQL statement of the Worker, one named function per question.
 //! - [`config`]: what the program is told from outside, checked as a whole.
-//! - The paths, one room each: [`intake`], [`publish`], [`consume`], [`relay`], [`dead_letter`], [`receipts`].
+//! - The paths, one room each: [`intake`], [`publish`], [`consume`], [`relay`], [`dead_letter`], [`receipts`],
+//!   [`reconcile`].
 //! - [`operate`]: the doors, HTTP without a platform.
 //! - `edge`: the only room that knows Cloudflare; it exists on the Wasm target alone.
 //! - `devstack`: the local stack (database server, provider model); it exists with the feature `cli` alone.
@@ -24,6 +25,7 @@ pub mod ports;
 pub mod provider;
 pub mod publish;
 pub mod receipts;
+pub mod reconcile;
 pub mod relay;
 pub mod store;
 

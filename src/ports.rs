@@ -51,10 +51,25 @@ pub enum MailAnswer {
     Disconnected,
 }
 
+/// What is read back at the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp<'a> {
+    /// One mail, by the provider's id: a text that [`crate::provider::classify::is_message_id`] lets pass.
+    Mail(&'a str),
+    /// A page of the mails that the account sent, newest first, as long as the provider gives.
+    Page {
+        /// Only mails older than the one with this id, such a text as well.
+        after: Option<&'a str>,
+    },
+}
+
 /// The mail provider.
 pub trait Mailer {
     /// Makes exactly one call, bounded in time. It never repeats by itself.
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer;
+
+    /// Reads back, in exactly one call, bounded in time. It sends nothing.
+    async fn look_up(&self, query: LookUp<'_>) -> MailAnswer;
 }
 
 /// One message for the queue.

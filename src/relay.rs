@@ -9,16 +9,21 @@
 //! 2. *Send*, and 3. *mark*: as for every publication (see [`crate::publish`]).
 //! 4. *Health record* and *prune* (one transaction), once a tick. Dead before it: `/health` shows an old tick, which is
 //!    the truth, and the next tick prunes.
+//! 5. *Look-ups* of unknown rows, where a key is configured that may read (see [`crate::reconcile`]). Last, because
+//!    nothing waits for them. Dead in them: the rows are due again ten minutes later.
 //!
 //! Two ticks may overlap: a reserved row is in nobody else's page.
 
 use core::time::Duration;
 
 use crate::config::{Config, timing::BATCH_MAX};
+use crate::outbox::time::Millis;
 use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, World};
 use crate::publish::publish_page;
+use crate::reconcile::{self, Asked};
 use crate::store::database::DatabaseError;
 use crate::store::inspect::{TickRecord, record_tick};
+use crate::store::look_up::due;
 use crate::store::publish::{PageRequest, reserve_page};
 
 /// Pages of one tick: 100 × 100 rows is more than two ticks of any pace we know; what remains is reported.
@@ -31,6 +36,12 @@ const PAGE_SUBREQUESTS: u32 = 3;
 const REPUBLISH_BASE_MS: i64 = 30_000;
 /// The longest such wait: an outage's end is noticed within a quarter of an hour.
 const REPUBLISH_CAP_MS: i64 = 900_000;
+/// Unknown rows that one tick looks up at most: they wait for days as it is, and mails need the pace.
+const LOOK_UP_ROWS_MAX: u32 = 2;
+/// Requests to the database that look-ups need: which are due, begin, finish, and one repetition.
+const LOOK_UP_SUBREQUESTS: u32 = 4;
+/// With fewer calls than a page and a mail, a look-up can find nothing.
+const LOOK_UP_CALLS_MIN: u32 = 2;
 /// How long a held row is put aside.
 const PUT_ASIDE_MS: i64 = 3_600_000;
 
@@ -57,7 +68,9 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
     let pages = PAGES_MAX.min(usize::try_from(budget).unwrap_or(PAGES_MAX)).max(1);
     // Unless a page finds nothing, more may be due than a tick carries.
     tick.stopped_by = Some("pages_used_up");
+    let mut pages_run: u32 = 0;
     for _ in 0..pages {
+        pages_run = pages_run.saturating_add(1);
         let now = clock.now();
         if now.since(began) >= TICK_TIME_MAX {
             tick.stopped_by = Some("tick_time_over");
@@ -90,7 +103,38 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
         }
     }
     finish(world, config, &mut tick, broker_error.map(|error| error.code())).await;
+    let used = pages_run.saturating_mul(PAGE_SUBREQUESTS).saturating_add(1);
+    let left = config.timing.subrequest_budget.saturating_sub(used);
+    look_ups(world, config, began.plus(TICK_TIME_MAX), left).await;
     tick
+}
+
+/// Asks the provider about the next unknown rows, within the time and the requests that the tick has left.
+async fn look_ups<W: World>(world: &W, config: &Config, ends_at: Millis, requests_left: u32) {
+    let now = world.clock().now();
+    let calls = requests_left.saturating_sub(LOOK_UP_SUBREQUESTS) / LOOK_UP_ROWS_MAX;
+    let calls_max = calls.min(reconcile::CALLS_MAX);
+    if config.credentials.provider_reading.is_none() || calls_max < LOOK_UP_CALLS_MIN || now >= ends_at {
+        return;
+    }
+    let asked = Asked {
+        order: None,
+        calls_max,
+        ends_at,
+    };
+    let looked_up = match due(world.database(), now, LOOK_UP_ROWS_MAX, reconcile::LOOK_UPS_MAX).await {
+        Ok(rows) if rows.is_empty() => return,
+        Ok(rows) => {
+            let ids: Vec<&str> = rows.iter().map(String::as_str).collect();
+            reconcile::look_up(world, config, &ids, &asked).await.map(|_| ())
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = looked_up {
+        world
+            .log()
+            .note(Level::Warn, "look_up_failed", &[("error", Field::Code(error.code()))]);
+    }
 }
 
 async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_error: Option<&'static str>) {
@@ -124,7 +168,7 @@ async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_er
     );
 }
 
-fn page_request(config: &Config, now: crate::outbox::time::Millis) -> PageRequest<'_> {
+fn page_request(config: &Config, now: Millis) -> PageRequest<'_> {
     let timing = &config.timing;
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     PageRequest {

@@ -36,6 +36,8 @@ export function secretBindings(secrets) {
   return {
     DATABASE_TOKEN: secrets.databaseToken,
     RESEND_API_KEY: secrets.providerKey,
+    // The provider model lets the same key read.
+    RESEND_READ_KEY: secrets.providerKey,
     PRODUCER_TOKENS: sha256Hex(secrets.producerToken),
     OPERATOR_TOKENS: sha256Hex(secrets.operatorToken),
     KEY_SECRETS: `k1:${secrets.keySecret}`,

@@ -58,6 +58,9 @@ pub struct Credentials {
     pub database: Option<String>,
     /// For the provider.
     pub provider: String,
+    /// For reading back at the provider: a key with full access. Without it, only a person's order reads, with the
+    /// key above, which may be one that only sends.
+    pub provider_reading: Option<String>,
 }
 
 impl core::fmt::Debug for Credentials {
@@ -125,6 +128,7 @@ impl Config {
             credentials: Credentials {
                 database,
                 provider: read::required(lookup, "RESEND_API_KEY")?,
+                provider_reading: read::optional(lookup, "RESEND_READ_KEY"),
             },
         })
     }

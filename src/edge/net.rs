@@ -5,11 +5,14 @@ use core::time::Duration;
 use futures_util::StreamExt as _;
 use worker::{AbortSignal, Fetch, Headers, Method, RequestInit, RequestRedirect, Response};
 
-use crate::ports::{MailAnswer, MailRequest, Mailer};
+use crate::ports::{LookUp, MailAnswer, MailRequest, Mailer};
+use crate::provider::look_up::PAGE_MAILS;
 use crate::store::hrana::{Reply, Transport, TransportError};
 
 /// Bytes of a provider answer that are read; a real one has a few hundred.
 const PROVIDER_ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an answer to a look-up that are read: a page of a hundred mails, or one mail with all its text.
+const LOOK_UP_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a database answer that are read; a claim brings 4 MiB of letters, escaped at worst twice that and more.
 const DATABASE_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Named in every request; the provider refuses requests without one.
@@ -28,6 +31,7 @@ pub(super) struct DatabaseTransport {
 pub(super) struct ProviderMailer {
     pub(super) url: String,
     pub(super) key: String,
+    pub(super) reading_key: String,
     pub(super) timeout: Duration,
 }
 
@@ -65,15 +69,39 @@ impl Mailer for ProviderMailer {
         }
         let signal = time_limit(self.timeout);
         let url = format!("{}/emails", self.url);
-        match post(&url, headers, request.body, &signal).await {
-            Ok(mut response) => MailAnswer::Response {
-                status: response.status_code(),
-                retry_after: response.headers().get("retry-after").ok().flatten(),
-                body: read(&mut response, PROVIDER_ANSWER_BYTES_MAX).await,
-            },
-            Err(_) if signal.aborted() => MailAnswer::TimedOut,
-            Err(_) => MailAnswer::Disconnected,
+        let response = post(&url, headers, request.body, &signal).await;
+        mail_answer(response, &signal, PROVIDER_ANSWER_BYTES_MAX).await
+    }
+
+    async fn look_up(&self, query: LookUp<'_>) -> MailAnswer {
+        let headers = Headers::new();
+        let set = headers
+            .set("user-agent", USER_AGENT)
+            .and(headers.set("authorization", &format!("Bearer {}", self.reading_key)));
+        if set.is_err() {
+            return MailAnswer::Disconnected;
         }
+        let url = match query {
+            LookUp::Mail(id) => format!("{}/emails/{id}", self.url),
+            LookUp::Page { after: None } => format!("{}/emails?limit={PAGE_MAILS}", self.url),
+            LookUp::Page { after: Some(id) } => format!("{}/emails?limit={PAGE_MAILS}&after={id}", self.url),
+        };
+        let signal = time_limit(self.timeout);
+        let response = fetch(&url, Method::Get, headers, None, &signal).await;
+        mail_answer(response, &signal, LOOK_UP_ANSWER_BYTES_MAX).await
+    }
+}
+
+/// What came back of one call to the provider.
+async fn mail_answer(response: worker::Result<Response>, signal: &AbortSignal, bytes_max: usize) -> MailAnswer {
+    match response {
+        Ok(mut response) => MailAnswer::Response {
+            status: response.status_code(),
+            retry_after: response.headers().get("retry-after").ok().flatten(),
+            body: read(&mut response, bytes_max).await,
+        },
+        Err(_) if signal.aborted() => MailAnswer::TimedOut,
+        Err(_) => MailAnswer::Disconnected,
     }
 }
 
@@ -91,12 +119,22 @@ fn failure(signal: &AbortSignal) -> TransportError {
     }
 }
 
-/// Redirects are answers, not instructions: a body with personal data and a token goes to one address only.
 async fn post(url: &str, headers: Headers, body: &str, signal: &AbortSignal) -> worker::Result<Response> {
+    fetch(url, Method::Post, headers, Some(body), signal).await
+}
+
+/// Redirects are answers, not instructions: a body with personal data and a token goes to one address only.
+async fn fetch(
+    url: &str,
+    method: Method,
+    headers: Headers,
+    body: Option<&str>,
+    signal: &AbortSignal,
+) -> worker::Result<Response> {
     let mut init = RequestInit::new();
-    init.with_method(Method::Post)
+    init.with_method(method)
         .with_headers(headers)
-        .with_body(Some(body.into()))
+        .with_body(body.map(Into::into))
         .with_redirect(RequestRedirect::Manual);
     Fetch::Request(worker::Request::new_with_init(url, &init)?)
         .send_with_signal(signal)

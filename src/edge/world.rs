@@ -26,6 +26,11 @@ impl EdgeWorld {
             mailer: ProviderMailer {
                 url: config.provider_url.clone(),
                 key: config.credentials.provider.clone(),
+                reading_key: config
+                    .credentials
+                    .provider_reading
+                    .clone()
+                    .unwrap_or_else(|| config.credentials.provider.clone()),
                 timeout: config.timing.provider_timeout,
             },
         }

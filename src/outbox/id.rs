@@ -45,7 +45,9 @@ pub fn is_outbox_id(text: &str) -> bool {
 /// thought.
 pub fn is_message_id(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal)
+    // An id of dots alone leads elsewhere when it stands in a path.
+    let leads_somewhere = text.bytes().any(|byte| byte.is_ascii_alphanumeric());
+    (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) && leads_somewhere
 }
 
 fn token(prefix: &str, random: &impl Random) -> String {

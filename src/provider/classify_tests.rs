@@ -50,6 +50,7 @@ const TABLE: &[(u16, Body, Want)] = &[
     (200, Raw(r#"{"id":7}"#),                Ambiguous(Code::AnswerWithoutId)),
     (200, Raw(r#"{"id":["a"]}"#),            Ambiguous(Code::AnswerWithoutId)),
     (200, Raw(r#"{"id":"a b"}"#),            Ambiguous(Code::AnswerWithoutId)),
+    (200, Raw(r#"{"id":".."}"#),             Ambiguous(Code::AnswerWithoutId)),
     (200, Raw(r#"{"id":"ä"}"#),              Ambiguous(Code::AnswerWithoutId)),
     (200, Raw(r#"{"id":"a\nb"}"#),           Ambiguous(Code::AnswerWithoutId)),
     (200, Raw(r#"{"data":{"id":"a"}}"#),     Ambiguous(Code::AnswerWithoutId)),

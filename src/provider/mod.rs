@@ -3,6 +3,7 @@
 pub mod classify;
 pub mod code;
 pub mod filters;
+pub mod look_up;
 pub mod render;
 pub mod retry_after;
 mod rules;

@@ -13,6 +13,8 @@
 
 mod signature;
 
+use core::time::Duration;
+
 pub use signature::{
     EVENT_ID_BYTES_MAX, HEADER_NAMES, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignatureError, SignatureHeaders,
     SigningKeys, TOLERANCE_S, Verified, WEBHOOK_SECRET_BYTES_MAX, WEBHOOK_SECRET_BYTES_MIN, WEBHOOK_SECRETS_MAX,
@@ -26,6 +28,9 @@ use crate::parking::park_receipt;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::receipts::{About, Heard, NewReceipt, hear};
+
+/// How far ahead of our clock an event may have happened: more than any two clocks differ.
+const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,11 @@ pub async fn understand<W: World>(
         Reading::NotAboutAMail => return Ok(skipped(world, "not_about_a_mail")),
         Reading::NotUnderstood(reason) => return Ok(Reception::Parked(reason)),
     };
+    let now = world.clock().now();
+    if receipt.at > now.plus(AHEAD_MAX) {
+        // Whatever it says would outrank all that the provider says later.
+        return Ok(Reception::Parked("receipt_time_invalid"));
+    }
     let hash = match &receipt.named {
         Named::One(address) => Some(recipient_hash(&config.recipient_secret, address)),
         Named::Several | Named::Nobody => None,
@@ -107,7 +117,7 @@ pub async fn understand<W: World>(
             (Named::Several, _) | (Named::One(_), None) => About::Unclear,
         },
     };
-    match hear(world.database(), &new, world.clock().now()).await {
+    match hear(world.database(), &new, now).await {
         Ok(heard) => {
             note(world, &receipt, &heard);
             Ok(match (heard.known, heard.outbox_id) {

@@ -11,6 +11,7 @@ pub mod hrana;
 pub mod inspect;
 pub mod intake;
 mod lists;
+pub mod look_up;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod migrations;
 pub mod open;
@@ -24,4 +25,5 @@ pub mod row;
 pub mod settle;
 mod shared_sql;
 pub mod suppressions;
+pub mod unknown;
 pub mod unsubscribe;

@@ -195,7 +195,8 @@ pub(super) fn read(results: &[Rows], settlements: &[Settlement]) -> Result<Settl
 
 /// Attempts are closed by their own id, whoever holds the row now. ?1 settlements, ?2 now
 const CLOSE: &str = "UPDATE attempts SET
-    closed_at = ?2, outcome = j.value ->> 'outcome', http_status = j.value ->> 'http_status', error = j.value ->> 'code'
+    closed_at = ?2, outcome = j.value ->> 'outcome', http_status = j.value ->> 'http_status', error = j.value ->> 'code',
+    provider_message_id = j.value ->> 'message_id'
   FROM json_each(?1) j
   WHERE attempts.id = j.value ->> 'attempt' AND attempts.closed_at IS NULL";
 

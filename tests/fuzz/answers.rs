@@ -96,6 +96,7 @@ fn has_usable_id(body: Option<&[u8]>) -> bool {
                 && id
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+                && id.chars().any(|c| c.is_ascii_alphanumeric())
         })
 }
 

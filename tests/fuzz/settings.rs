@@ -25,6 +25,7 @@ const USUAL: &[(&str, &str)] = &[
     ("KEY_SECRETS", "k1:MDEyMzQ1Njc4OWFiY2RlZg=="),
     ("RECIPIENT_SECRET", "ZmVkY2JhOTg3NjU0MzIxMA=="),
     ("RESEND_API_KEY", "re_test"),
+    ("RESEND_READ_KEY", "re_full"),
     ("PRODUCER_TOKENS", TOKEN_HASH),
     ("OPERATOR_TOKENS", TOKEN_HASH),
     ("WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
@@ -185,7 +186,7 @@ proptest! {
                 prop_assert!((1..=SECRETS_MAX).contains(&config.keys.accepted().count()));
                 prop_assert!(sealpost::outbox::tags::clean(&config.sender.environment).is_ok());
                 let debug = format!("{config:?}");
-                for secret in ["KEY_SECRETS", "RECIPIENT_SECRET", "PRODUCER_TOKENS", "OPERATOR_TOKENS", "RESEND_API_KEY", "DATABASE_TOKEN", "WEBHOOK_SECRETS"] {
+                for secret in ["KEY_SECRETS", "RECIPIENT_SECRET", "PRODUCER_TOKENS", "OPERATOR_TOKENS", "RESEND_API_KEY", "RESEND_READ_KEY", "DATABASE_TOKEN", "WEBHOOK_SECRETS"] {
                     let value = changes.get(secret).map(|value| value.trim()).unwrap_or_default();
                     // A setting that is no secret may have the same value, and is shown.
                     let stands_elsewhere = changes.iter().any(|(name, other)| *name != secret && other.contains(value));

@@ -8,7 +8,7 @@ use sealpost::devstack::database::clock::HandClock;
 use sealpost::devstack::database::engine::Engine;
 use sealpost::devstack::database::proto::Version;
 use sealpost::outbox::time::Millis;
-use sealpost::ports::{Clock, Field, Level, Log, MailAnswer, MailRequest, Mailer, Random, World};
+use sealpost::ports::{Clock, Field, Level, Log, LookUp, MailAnswer, MailRequest, Mailer, Random, World};
 use sealpost::store::database::{Database, DatabaseError, Rows, Transaction};
 use sealpost::store::hrana::{Hrana, Reply, Transport, TransportError};
 use sealpost::store::migrations::{MIGRATIONS, migrate};
@@ -77,6 +77,10 @@ pub struct NoMailer;
 impl Mailer for NoMailer {
     async fn send(&self, _: MailRequest<'_>) -> MailAnswer {
         panic!("nothing here is to be sent")
+    }
+
+    async fn look_up(&self, _: LookUp<'_>) -> MailAnswer {
+        panic!("nothing here is to be looked up")
     }
 }
 

@@ -10,7 +10,7 @@ use sealpost::receipts::SignatureHeaders;
 use serde_json::{Map, Value as Json, json};
 
 use super::doors::{PRODUCER, get};
-use crate::support::{TestWorld, Wire, integer, notice_with_key, text};
+use crate::support::{TestWorld, Wire, integer, notice_with_key, order, text};
 
 /// The secret in the settings of the tests.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -294,6 +294,7 @@ async fn another_message_id_under_our_tag_is_proof_of_a_second_mail() {
     let (world, id, mail) = one_sent().await;
     let body = event(&world, &mail, "email.delivered", &json!({ "email_id": "another-mail" }));
     assert_eq!(post_event(&world, "msg_1", &body).await.body["result"], "heard");
+    world.clock.advance(Duration::from_secs(1));
     assert_eq!(post_event(&world, "msg_2", &body).await.body["result"], "heard");
     let seen = count(&world, "SELECT count(*) FROM events WHERE cause = 'duplicate_seen'").await;
     assert_eq!(seen, 1, "written down once");
@@ -420,8 +421,8 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
     let foreign = json!({ "tags": { "sealpost_env": "staging", "sealpost_id": id } });
     assert_eq!(hear(&world, "msg_1", &mail, "email.bounced", foreign).await, "skipped");
     for body in [
-        r#"{"type":"contact.created","created_at":"2026-11-30T00:00:00Z","data":{}}"#,
-        r#"{"type":"email.received","created_at":"2026-11-30T00:00:00Z","data":{"email_id":"x"}}"#,
+        r#"{"type":"contact.created","created_at":"2026-01-01T00:00:00Z","data":{}}"#,
+        r#"{"type":"email.received","created_at":"2026-01-01T00:00:00Z","data":{"email_id":"x"}}"#,
     ] {
         assert_eq!(
             post_event(&world, "msg_2", body).await.body["result"],
@@ -434,9 +435,9 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
     for (number, body) in [
         "\u{0}",
         "[]",
-        r#"{"type":"email.teleported","created_at":"2026-11-30T00:00:00Z","data":{"email_id":"x"}}"#,
+        r#"{"type":"email.teleported","created_at":"2026-01-01T00:00:00Z","data":{"email_id":"x"}}"#,
         r#"{"type":"email.delivered","created_at":"yesterday","data":{"email_id":"x"}}"#,
-        r#"{"type":"email.delivered","created_at":"2026-11-30T00:00:00Z","data":{}}"#,
+        r#"{"type":"email.delivered","created_at":"2026-01-01T00:00:00Z","data":{}}"#,
     ]
     .iter()
     .enumerate()
@@ -459,11 +460,94 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
     assert_eq!(delivery(&world, &id).await, "Null");
 }
 
+/// Parks an event of a kind that nobody knows, and lets a later version know it: returns the entry's hash.
+pub(crate) async fn parked_and_understood(world: &TestWorld, mail: &str) -> String {
+    let body = event(world, mail, "email.delivered", &json!({})).replace("email.delivered", "email.teleported");
+    assert_eq!(post_event(world, "msg_new", &body).await.body["result"], "parked");
+    world
+        .sql(
+            "UPDATE parking SET body = replace(body, 'email.teleported', 'email.delivered'),
+               body_bytes = length(replace(body, 'email.teleported', 'email.delivered')) WHERE source = 'receipts'",
+            Vec::new(),
+        )
+        .await;
+    let rows = world
+        .sql("SELECT hash FROM parking WHERE source = 'receipts'", Vec::new())
+        .await;
+    text(&rows[0][0])
+}
+
+#[tokio::test]
+async fn a_parked_event_is_heard_once_when_a_version_understands_it() {
+    let (world, id, mail) = one_sent().await;
+    let hash = parked_and_understood(&world, &mail).await;
+    let path = format!("/v1/parking/{hash}/replay");
+    let replayed = order(&world, &path, &json!({})).await;
+    assert_eq!(
+        (replayed.status, replayed.body["event"].as_str()),
+        (200, Some("heard")),
+        "{}",
+        replayed.body
+    );
+    assert_eq!(delivery(&world, &id).await, "delivered");
+    assert_eq!(order(&world, &path, &json!({})).await.body["code"], "entry_closed");
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM receipts WHERE event_id = 'msg_new'").await,
+        1
+    );
+    assert_eq!(
+        count(
+            &world,
+            "SELECT count(*) FROM parking WHERE state = 'replayed' AND body = ''"
+        )
+        .await,
+        1
+    );
+    assert_eq!(
+        count(
+            &world,
+            "SELECT count(*) FROM operator_log WHERE action = 'parking_replayed'"
+        )
+        .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn an_event_that_nobody_understands_yet_stays_parked() {
+    let (world, _, mail) = one_sent().await;
+    let body = event(&world, &mail, "email.delivered", &json!({})).replace("email.delivered", "email.teleported");
+    post_event(&world, "msg_new", &body).await;
+    let rows = world.sql("SELECT hash FROM parking", Vec::new()).await;
+    let path = format!("/v1/parking/{}/replay", text(&rows[0][0]));
+    assert_eq!(
+        order(&world, &path, &json!({})).await.body["code"],
+        "still_not_understood"
+    );
+    assert_eq!(
+        count(&world, "SELECT count(*) FROM parking WHERE state = 'parked'").await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn an_event_from_far_ahead_is_parked_and_outranks_nothing() {
+    let (world, id, mail) = one_sent().await;
+    let mut far: Json = serde_json::from_str(&event(&world, &mail, "email.delivered", &json!({}))).expect("JSON");
+    far["created_at"] = json!("9999-12-31T00:00:00Z");
+    assert_eq!(
+        post_event(&world, "msg_far", &far.to_string()).await.body["result"],
+        "parked"
+    );
+    hear(&world, "msg_1", &mail, "email.delivery_delayed", json!({})).await;
+    assert_eq!(delivery(&world, &id).await, "delayed");
+}
+
 #[tokio::test]
 async fn an_orphan_is_kept_and_answered_well() {
     let world = TestWorld::new().await;
     let body = json!({
-        "type": "email.bounced", "created_at": "2026-11-30T00:00:00Z",
+        "type": "email.bounced", "created_at": "2026-01-01T00:00:00Z",
         "data": { "email_id": "never-seen", "to": ["a@example.com"], "bounce": { "type": "Permanent" } },
     });
     let answer = post_event(&world, "msg_1", &body.to_string()).await;

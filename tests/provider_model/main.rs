@@ -5,6 +5,7 @@
 #![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,
     reason = "a test may fail loudly, in its helpers too"

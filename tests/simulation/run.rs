@@ -8,6 +8,7 @@ use sealpost::outbox::envelope::Envelope;
 use super::callers;
 use super::choices::{Choices, Tapes};
 use super::oracle::Violation;
+use super::people;
 use super::planted::Planted;
 use super::report::{Invariant, Report};
 use super::schedule;
@@ -23,6 +24,8 @@ const STEPS_MAX: u64 = 400_000;
 const ROUNDS_MAX: usize = 120;
 /// In the quiet time the relay looks at a row that is due within so many ticks.
 const LATE_TICKS_MAX: i64 = 4;
+/// How long people take to tidy up, with all that they have to repeat, in ms.
+const TIDY_MS: i64 = 180_000;
 /// How long retention is over after, in ms.
 const WEEK_AND_MORE_MS: i64 = 9 * 86_400_000;
 
@@ -42,9 +45,14 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     let sim = Sim::new(choices, setting, Rc::clone(store), planted, keep_trace);
     callers::start(&sim);
     schedule::start(&sim);
+    people::start(&sim);
     let end = sim.now() + sim.setting.active_ms;
     run_until(&sim, end);
     settle(&sim);
+    if people::tidy(&sim) {
+        run_until(&sim, sim.now() + TIDY_MS);
+        settle(&sim);
+    }
     if sim.setting.after_life {
         after_life(&sim);
     }

@@ -11,6 +11,7 @@ use super::choices::{Choices, Subject, mix};
 use super::faults::Mix;
 use super::kernel::Kernel;
 use super::oracle::{Limits, Oracle, Truth, Who};
+use super::people::People;
 use super::planted::Planted;
 use super::queue::Queue;
 use super::script::Script;
@@ -44,6 +45,8 @@ pub struct Sim {
     pub mails: Cell<u64>,
     /// What the provider says afterwards.
     pub webhooks: Webhooks,
+    /// What people do about it.
+    pub people: People,
     pub main: Queue,
     pub dead: Queue,
     pub instances: RefCell<Vec<Instance>>,
@@ -90,6 +93,7 @@ impl Sim {
             dead: Queue::new("dead letters", 100),
             kernel,
             webhooks: Webhooks::draw(&choices),
+            people: People::draw(&choices),
             choices,
             store,
             setting,

@@ -9,6 +9,7 @@ use super::callers;
 use super::choices::{Choices, Tapes};
 use super::faults::DatabaseFault;
 use super::kernel::TaskId;
+use super::people;
 use super::planted::Planted;
 use super::queue::Message;
 use super::run::{Outcome, finish, run_until, settle};
@@ -129,6 +130,32 @@ impl Stage {
         });
         let id = id.unwrap_or_else(|| panic!("the mail of fact {number} was accepted"));
         webhooks::tell(&self.sim, "main", &id, &to, news, tagged);
+    }
+
+    /// An operator judges the row of a fact, which is unknown.
+    pub fn judge(&self, number: usize, order: &'static str) {
+        people::order(&self.sim, format!("/v1/unknown/{}/resolve", self.row(number).id), order);
+    }
+
+    /// Dead letters are tried once more.
+    pub fn retry_dead(&self) {
+        people::order(&self.sim, "/v1/queues/outbox/retry-dead".to_owned(), r#"{"limit":100}"#);
+    }
+
+    /// The recipient of a fact wants no more of its family.
+    pub fn click(&self, number: usize) {
+        let (sim, row) = (Rc::clone(&self.sim), self.row(number));
+        self.sim.kernel.spawn(0, async move { people::click(&sim, &row).await });
+    }
+
+    /// The provider accepted, nobody learned of it, and it keeps no keys.
+    pub fn unknown(&self, numbers: &[usize]) {
+        self.enqueued(numbers);
+        self.doing(Step::NthOf(Io::Provider, 0), LOST_ANSWER);
+        self.consumer(numbers, &[]);
+        self.wait(CALM_MS);
+        self.sim.main.take();
+        self.are(numbers, "unknown");
     }
 
     pub fn tick(&self) -> TaskId {

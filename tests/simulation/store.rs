@@ -44,6 +44,7 @@ pub struct OutboxRow {
     pub updated_at: i64,
     pub delivery: Option<String>,
     pub resend_of: Option<String>,
+    pub resolved_at: Option<i64>,
 }
 
 /// What the oracle looks at in an attempt.
@@ -228,7 +229,7 @@ impl Store {
             .prepare_cached(
                 "SELECT id, idempotency_key, family, status, cause, claim_token, claim_expires_at, relay_at,
                    next_attempt_at, not_before, not_after, seal_sha256, provider_scope, provider_message_id,
-                   recipient_hash, updated_at, delivery, resend_of FROM outbox",
+                   recipient_hash, updated_at, delivery, resend_of, resolved_at FROM outbox",
             )
             .expect("the schema is as the oracle knows it");
         let rows = statement
@@ -252,6 +253,7 @@ impl Store {
                     updated_at: row.get(15)?,
                     delivery: row.get(16)?,
                     resend_of: row.get(17)?,
+                    resolved_at: row.get(18)?,
                 })
             })
             .expect("the rows of the outbox");

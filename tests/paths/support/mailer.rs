@@ -1,13 +1,14 @@
 //! The provider model in process, over the world's clock.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sealpost::devstack::provider::effect::Wire;
 use sealpost::devstack::provider::fault::{Fault, FaultKind};
 use sealpost::devstack::provider::model::{Call, Model, Next, Outcome, Settings, Ticket};
-use sealpost::ports::{Clock as _, MailAnswer, MailRequest, Mailer};
+use sealpost::devstack::provider::read::PageQuery;
+use sealpost::ports::{Clock as _, LookUp, MailAnswer, MailRequest, Mailer};
 
 use super::clock::HandClock;
 
@@ -28,6 +29,14 @@ pub struct ModelMailer {
     running: Cell<usize>,
     /// The most calls that ran side by side.
     pub most_at_once: Cell<usize>,
+    /// The key that reads.
+    pub reading_key: Cell<&'static str>,
+    /// Answers to the next look-ups, instead of the model's.
+    pub look_up_answers: RefCell<VecDeque<MailAnswer>>,
+    /// The look-ups that were made, with their times.
+    pub looked_up: RefCell<Vec<(i64, String)>>,
+    /// Changes what a look-up is answered with.
+    pub rewrite_look_ups: Cell<fn(String) -> String>,
     /// Runs when a call has reached the provider and its answer has not come back yet.
     pub on_call: RefCell<Option<Box<dyn Fn()>>>,
 }
@@ -48,6 +57,10 @@ impl ModelMailer {
             let_go: Cell::new(false),
             running: Cell::new(0),
             most_at_once: Cell::new(0),
+            reading_key: Cell::new("Bearer re_full"),
+            look_up_answers: RefCell::default(),
+            looked_up: RefCell::default(),
+            rewrite_look_ups: Cell::new(|body| body),
             on_call: RefCell::default(),
         }
     }
@@ -70,9 +83,15 @@ impl ModelMailer {
         self.model.borrow().ledger().sent().len()
     }
 
-    /// Calls that were made.
+    /// Sends that were called for.
     pub fn calls(&self) -> usize {
-        self.model.borrow().ledger().requests().len()
+        let model = self.model.borrow();
+        model
+            .ledger()
+            .requests()
+            .iter()
+            .filter(|seen| seen.method == "POST")
+            .count()
     }
 
     /// For each key the hashes of the bodies that the provider saw under it.
@@ -202,5 +221,37 @@ impl Mailer for ModelMailer {
     async fn send(&self, request: MailRequest<'_>) -> MailAnswer {
         let _running = Running::new(self);
         self.call(request).await
+    }
+
+    async fn look_up(&self, query: LookUp<'_>) -> MailAnswer {
+        // The request is on its way.
+        tokio::task::yield_now().await;
+        let now = self.clock.now();
+        self.looked_up.borrow_mut().push((now.get(), format!("{query:?}")));
+        let call = Call {
+            authorization: Some(self.reading_key.get()),
+            user_agent: Some("sealpost-tests"),
+            ..Call::default()
+        };
+        let reply = match query {
+            LookUp::Mail(id) => self.model.borrow_mut().get(now, &call, id),
+            LookUp::Page { after } => {
+                let query = PageQuery {
+                    limit: Some("100".to_owned()),
+                    after: after.map(str::to_owned),
+                    before: None,
+                };
+                self.model.borrow_mut().list(now, &call, &query)
+            }
+        };
+        self.clock.sleep(self.latency.get()).await;
+        if let Some(answer) = self.look_up_answers.borrow_mut().pop_front() {
+            return answer;
+        }
+        MailAnswer::Response {
+            status: reply.status,
+            retry_after: reply.header("retry-after").map(str::to_owned),
+            body: Some((self.rewrite_look_ups.get())(reply.body.clone()).into_bytes()),
+        }
     }
 }

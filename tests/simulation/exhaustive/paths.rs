@@ -404,4 +404,43 @@ pub const ALL: &[Path] = &[
         at_least: &[(Io::Database, 1)],
         pairs: false,
     },
+    Path {
+        name: "send again",
+        profile: Profile::WindowZero,
+        facts: one,
+        prepare: |stage| stage.unknown(&[0]),
+        go: |stage| stage.judge(0, r#"{"verdict":"send_again","note":"it matters"}"#),
+        role: Role::People,
+        invocations: 1,
+        at_least: &[(Io::Database, 1), (Io::Queue, 1)],
+        pairs: true,
+    },
+    Path {
+        name: "an unsubscription",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.enqueued(&[0]),
+        go: |stage| stage.click(0),
+        role: Role::People,
+        invocations: 1,
+        at_least: &[(Io::Database, 1)],
+        pairs: true,
+    },
+    Path {
+        name: "a retry of a dead letter",
+        profile: Profile::Usual,
+        facts: || vec![fact_of(0, "invitation", ALWAYS, false)],
+        prepare: |stage| {
+            stage.enqueued(&[0]);
+            stage.consumer(&[0], &[]);
+            stage.wait(3_000);
+            stage.sim.main.take();
+            stage.are(&[0], "dead_letter");
+        },
+        go: |stage| stage.retry_dead(),
+        role: Role::People,
+        invocations: 1,
+        at_least: &[(Io::Database, 1)],
+        pairs: true,
+    },
 ];

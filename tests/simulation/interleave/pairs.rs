@@ -288,4 +288,92 @@ pub const ALL: &[Pair] = &[
         calls: false,
         at_least: 6,
     },
+    Pair {
+        name: "two clicks on send again",
+        profile: Profile::WindowZero,
+        facts: one,
+        prepare: |stage| stage.unknown(&[0]),
+        go: |stage| {
+            stage.judge(0, SEND_AGAIN);
+            stage.judge(0, SEND_AGAIN);
+        },
+        calls: false,
+        at_least: 6,
+    },
+    Pair {
+        name: "send again and an event that proves the mail",
+        profile: Profile::WindowZero,
+        facts: one,
+        prepare: |stage| stage.unknown(&[0]),
+        go: |stage| {
+            stage.judge(0, SEND_AGAIN);
+            stage.tell(0, "delivered", true);
+        },
+        calls: false,
+        at_least: 6,
+    },
+    Pair {
+        name: "a click and a consumer, a fresh row",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.enqueued(&[0]),
+        go: |stage| {
+            stage.consumer(&[0], &[]);
+            stage.click(0);
+        },
+        calls: true,
+        at_least: 6,
+    },
+    Pair {
+        name: "a click and a consumer, a retry in doubt",
+        profile: Profile::Usual,
+        facts: one,
+        prepare: |stage| stage.called(&[0], LOST_ANSWER),
+        go: |stage| {
+            stage.consumer(&[0], &[]);
+            stage.click(0);
+        },
+        calls: true,
+        at_least: 6,
+    },
+    Pair {
+        name: "two retries of a dead letter",
+        profile: Profile::Usual,
+        facts: one_unreadable,
+        prepare: dead_letter,
+        go: |stage| {
+            stage.retry_dead();
+            stage.retry_dead();
+        },
+        calls: false,
+        at_least: 2,
+    },
+    Pair {
+        name: "relay and a retry of a dead letter",
+        profile: Profile::Usual,
+        facts: one_unreadable,
+        prepare: dead_letter,
+        go: |stage| {
+            stage.tick();
+            stage.retry_dead();
+        },
+        calls: false,
+        at_least: 4,
+    },
 ];
+
+/// A person wants it sent once more.
+const SEND_AGAIN: &str = r#"{"verdict":"send_again","note":"it matters"}"#;
+
+/// What its template needs is not there.
+fn one_unreadable() -> Vec<Fact> {
+    vec![fact_of(0, "invitation", (None, None), false)]
+}
+
+fn dead_letter(stage: &Stage) {
+    stage.enqueued(&[0]);
+    stage.consumer(&[0], &[]);
+    stage.wait(3_000);
+    stage.sim.main.take();
+    stage.are(&[0], "dead_letter");
+}

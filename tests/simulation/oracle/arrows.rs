@@ -33,7 +33,7 @@ pub fn name(from: &str, to: &str) -> String {
 }
 
 /// Causes that belong to one arrow each and are no codes.
-const OWN: [&str; 14] = [
+const OWN: [&str; 19] = [
     "recorded",
     "published",
     "claimed",
@@ -48,6 +48,11 @@ const OWN: [&str; 14] = [
     "message_id_conflict",
     "accepted",
     "proved_by_receipt",
+    "verdict_sent",
+    "verdict_not_sent",
+    "look_up_found",
+    "sent_again",
+    "retried_by_operator",
 ];
 
 const STOPPED: [&str; 3] = ["recipient_suppressed", "unsubscribed", "window_missed"];
@@ -93,6 +98,12 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         all.push(arrow(from, "dead_letter", Causes::Of(&["outbox_id_unclaimed"])));
     }
     all.push(arrow("retry", "unknown", Causes::Codes));
+    // A person's verdicts, and what the provider was found to have.
+    all.push(arrow("unknown", "sent", Causes::Of(&["verdict_sent", "look_up_found"])));
+    all.push(arrow("unknown", "failed", Causes::Of(&["verdict_not_sent"])));
+    all.push(arrow("unknown", "unknown", Causes::Of(&["sent_again"])));
+    all.push(arrow("", "pending", Causes::Of(&["sent_again"])));
+    all.push(arrow("dead_letter", "retry", Causes::Of(&["retried_by_operator"])));
     all
 });
 
@@ -109,6 +120,10 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("suppressed", "sent", Causes::Of(PROOF)),
         arrow("pending", "sent", Causes::Of(PROOF)),
         arrow("enqueued", "sent", Causes::Of(PROOF)),
+        arrow("failed", "sent", Causes::Of(&["look_up_found"])),
+        // What an operator's retry finds.
+        arrow("dead_letter", "suppressed", Causes::Of(&["recipient_suppressed"])),
+        arrow("dead_letter", "expired", Causes::Of(&["window_missed"])),
     ];
     for from in ["pending", "enqueued", "retry", "dead_letter", "failed"] {
         rare.push(arrow(from, "unknown", Causes::Of(&["message_id_conflict"])));

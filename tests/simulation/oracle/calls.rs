@@ -44,10 +44,12 @@ impl Oracle {
         if let Some(row) = state.key_of.get(&key) {
             state.mail_of.insert(id.to_owned(), row.clone());
         }
-        let ids = state.accepted.entry(fact.clone()).or_default();
+        let row = state.key_of.get(&key).and_then(|id| state.rows.get(id)).cloned();
+        let owed = row.map_or_else(|| fact.clone(), |row| state.obligation(&row));
+        let ids = state.accepted.entry(owed.clone()).or_default();
         ids.push(id.to_owned());
         if ids.len() > 1 {
-            let what = format!("{fact} was accepted {} times", ids.len());
+            let what = format!("{owed} was accepted {} times", ids.len());
             state.broken(Invariant::I2, what);
         }
         if state.facts.get(&fact).is_some_and(|truth| truth.shadow) {
@@ -98,6 +100,9 @@ impl State {
             .find(|(_, truth)| body.contains(&truth.to))
             .map(|(name, _)| name.clone())
             .unwrap_or_default();
+        if self.is_of_a_resend(key) {
+            return;
+        }
         let keys = self.keys_of.entry(fact.clone()).or_default();
         keys.insert(key.to_owned());
         if keys.len() > 1 {

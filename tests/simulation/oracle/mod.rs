@@ -8,6 +8,7 @@ mod calls;
 mod messages;
 mod news;
 mod rows;
+mod verdicts;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ pub enum Role {
     Relay,
     DeadLetters,
     Receipts,
+    /// Operators and recipients, at their doors.
+    People,
     /// A person's hand, or the world's.
     Operator,
 }
@@ -90,6 +93,7 @@ struct State {
     calls: Vec<Call>,
     bodies: BTreeMap<String, String>,
     keys_of: BTreeMap<String, BTreeSet<String>>,
+    /// What the provider accepted for each obligation: a fact, or a row that a person wanted sent once more.
     accepted: BTreeMap<String, Vec<String>>,
     told: BTreeMap<String, String>,
     stated: BTreeSet<(String, bool)>,
@@ -103,6 +107,8 @@ struct State {
     mail_of: BTreeMap<String, String>,
     /// What the program was told about each mail, and took.
     told_of: BTreeMap<String, Vec<Told>>,
+    /// The row that each row is sent again as, by what people were told.
+    again: BTreeMap<String, String>,
     /// What happened to mails after their acceptance.
     happened: Vec<Told>,
     transactions: u64,

@@ -104,7 +104,9 @@ impl State {
             );
             return;
         };
-        if let Some(first) = self.row_of.insert(fact.clone(), row.id.clone()) {
+        if let Some(of) = row.resend_of.clone() {
+            self.made_again(row, &of);
+        } else if let Some(first) = self.row_of.insert(fact.clone(), row.id.clone()) {
             self.broken(Invariant::I2, format!("{fact} has two rows, {first} and {}", row.id));
         }
         self.fact_of.insert(row.id.clone(), fact);
@@ -218,8 +220,8 @@ impl State {
             self.broken(Invariant::I4, format!("{} is sent without a message id", row.id));
             return;
         };
-        let fact = self.fact_of.get(&row.id).cloned().unwrap_or_default();
-        let accepted = self.accepted.get(&fact).is_some_and(|ids| ids.contains(id));
+        let owed = self.obligation(row);
+        let accepted = self.accepted.get(&owed).is_some_and(|ids| ids.contains(id));
         if !accepted {
             let what = format!(
                 "{} is sent with {id}, and the provider gave that id to no such mail",

@@ -1,11 +1,11 @@
-//! Bugs of what is heard from the provider: proof, delivery, suppression.
+//! Bugs of what is heard from the provider, and of what people decide: proof, delivery, suppression, verdicts.
 
 use sealpost::store::database::Transaction;
 
 use super::{BASE, Parts, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 9] = [
+pub const ALL: [&Planted; 12] = [
     &MARKED_FIRST,
     &PROOF_SPARES_UNKNOWN,
     &PROOF_NEEDS_THE_CLAIM,
@@ -15,6 +15,9 @@ pub const ALL: [&Planted; 9] = [
     &EVERY_BOUNCE,
     &COMPLAINTS_ONLY_SHOWN,
     &OTHER_ENVIRONMENT,
+    &LIFTED_IN_VAIN,
+    &SENT_AGAIN_AND_AGAIN,
+    &CLICK_TAKES_ALL,
 ];
 
 /// The event is recorded and marked as processed before its effects are written. Who dies in between has forgotten them:
@@ -115,5 +118,46 @@ static OTHER_ENVIRONMENT: Planted = Planted {
     name: "another environment's events are taken",
     breaks: Invariant::I4,
     config: |config| "staging".clone_into(&mut config.sender.environment),
+    ..BASE
+};
+
+/// An old event, told once more, brings back what somebody has lifted.
+static LIFTED_IN_VAIN: Planted = Planted {
+    name: "an old event undoes a lift",
+    breaks: Invariant::I7,
+    sql: &[(
+        "WHEN suppressions.lifted_at IS NOT NULL THEN excluded.fact_at > suppressions.lifted_at",
+        "WHEN suppressions.lifted_at IS NOT NULL THEN true",
+    )],
+    ..BASE
+};
+
+/// Each click makes a row of its own. The index would refuse the second one.
+static SENT_AGAIN_AND_AGAIN: Planted = Planted {
+    name: "a second click sends once more",
+    breaks: Invariant::I2,
+    sql: &[
+        (
+            "WHERE id = ?1 AND status = 'unknown' AND resolved_at IS NULL)",
+            "WHERE id = ?1 AND status = 'unknown')",
+        ),
+        (
+            "length(idempotency_key) - length(resend)) || (resend + 1)",
+            "length(idempotency_key) - length(resend)) || (resend + 1) || '.' || ?2",
+        ),
+    ],
+    schema: &[("CREATE UNIQUE INDEX outbox_resends", "CREATE INDEX outbox_resends")],
+    ..BASE
+};
+
+/// A click ends what a worker is sending just now.
+static CLICK_TAKES_ALL: Planted = Planted {
+    name: "an unsubscription ends a row that somebody holds",
+    breaks: Invariant::I9,
+    sql: &[(
+        "AND o.relay_at IS NOT NULL AND (o.status IN ('pending', 'enqueued', 'retry') \
+         OR (o.status = 'processing' AND o.claim_expires_at <= ?2))",
+        "AND o.relay_at IS NOT NULL",
+    )],
     ..BASE
 };

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use sealpost::devstack::provider::fault::{Fault, FaultKind, RetryAfter};
 use sealpost::devstack::provider::model::{Call, Next, Ticket};
+use sealpost::devstack::provider::read::PageQuery;
 use sealpost::devstack::provider::{answer::Reply, effect::Wire};
 use sealpost::outbox::time::Millis;
-use sealpost::ports::{MailAnswer, MailRequest, Mailer};
+use sealpost::ports::{LookUp, MailAnswer, MailRequest, Mailer};
 
 use crate::choices::Subject;
 use crate::faults::OTHERS;
@@ -218,5 +219,36 @@ impl Mailer for SimMailer {
             answer = self.call(&key, &body).await;
         }
         (sim.planted.answer)(answer)
+    }
+    async fn look_up(&self, query: LookUp<'_>) -> MailAnswer {
+        let sim = &self.sim;
+        let (there, back) = (sim.latency(), sim.latency());
+        // The request is on its way; who dies here never reaches the provider.
+        sim.kernel.sleep(there).await;
+        sim.note(|| format!("#{} looks up {query:?}", self.who.invocation));
+        let now = Millis::new(sim.now());
+        let call = Call {
+            authorization: Some("Bearer re_test"),
+            user_agent: Some("sealpost-simulation"),
+            ..Call::default()
+        };
+        let reply = sim.with_provider(&self.scope, |model| match query {
+            LookUp::Mail(id) => model.get(now, &call, id),
+            LookUp::Page { after } => {
+                let query = PageQuery {
+                    limit: Some("100".to_owned()),
+                    after: after.map(str::to_owned),
+                    before: None,
+                };
+                model.list(now, &call, &query)
+            }
+        });
+        // The answer is on its way; who dies here never reads it.
+        sim.way_back(back).await;
+        MailAnswer::Response {
+            status: reply.status,
+            retry_after: reply.header("retry-after").map(str::to_owned),
+            body: Some(reply.body.into_bytes()),
+        }
     }
 }

@@ -39,7 +39,9 @@ fn read_value(event: &Value) -> Reading {
 fn about(kind: &str, changes: &Value) -> Receipt {
     match read_value(&event(kind, changes)) {
         Reading::About(receipt) => receipt,
-        other => panic!("{kind} with {changes} is {other:?}"),
+        other @ (Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_)) => {
+            panic!("{kind} with {changes} is {other:?}")
+        }
     }
 }
 
@@ -173,7 +175,7 @@ fn a_time_is_read_in_both_forms_and_never_invented() {
         event["created_at"] = time;
         match read_value(&event) {
             Reading::About(receipt) => Some(receipt.at.get()),
-            other => {
+            other @ (Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_)) => {
                 assert_eq!(other, not_understood("receipt_time_invalid"));
                 None
             }
@@ -291,7 +293,7 @@ fn the_mail_of_another_environment_is_left_to_it() {
 fn a_mail_is_known_by_its_id_its_tag_or_its_message_id() {
     let ids = |changes: Value| match read_value(&event("email.sent", &changes)) {
         Reading::About(receipt) => (receipt.message_id, receipt.tagged_id),
-        other => {
+        other @ (Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_)) => {
             assert_eq!(other, not_understood("receipt_without_mail"), "{changes}");
             (None, None)
         }
