@@ -1,12 +1,13 @@
 //! What a look-up at the provider asks of the database before, and what it leaves after.
 
 use libsql::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::database::{Database, DatabaseError, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::{Order, line};
 use super::receipts::joined_by;
+use super::row::{row, rows_at};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -21,10 +22,10 @@ pub async fn due(
     limit: u32,
     look_ups_max: u32,
 ) -> Result<Vec<String>, DatabaseError> {
-    #[derive(Deserialize)]
     struct Due {
         id: String,
     }
+    row!(Due { id });
     let args = vec![
         Value::Integer(now.get()),
         Value::Integer(i64::from(limit)),
@@ -72,7 +73,7 @@ pub struct BeginRequest<'a> {
 }
 
 /// An unknown row, as far as a look-up needs it. `to` and `subject` are personal: they are compared and forgotten.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Case {
     /// The row.
     pub id: String,
@@ -89,6 +90,16 @@ pub struct Case {
     /// The subject in the sealed request.
     pub subject: Option<String>,
 }
+
+row!(Case {
+    id,
+    look_ups,
+    first_at,
+    last_at,
+    message_ids,
+    to,
+    subject
+});
 
 /// What a look-up may do.
 #[derive(Clone, Debug)]
@@ -108,10 +119,10 @@ pub struct Begun {
 /// # Errors
 /// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn begin(database: &impl Database, request: &BeginRequest<'_>) -> Result<Begun, DatabaseError> {
-    #[derive(Deserialize)]
     struct Slot {
         first_slot_at: i64,
     }
+    row!(Slot { first_slot_at });
     let ids = Value::Text(serde_json::json!(request.ids).to_string());
     let due_only = Value::Integer(i64::from(request.due_only));
     let now = Value::Integer(request.now.get());
@@ -238,7 +249,7 @@ pub struct Unused<'a> {
 }
 
 /// Where a row stands after a look-up.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
     /// The row.
     pub id: String,
@@ -247,6 +258,12 @@ pub struct LookedUp {
     /// The provider's id, where it has one.
     pub provider_message_id: Option<String>,
 }
+
+row!(LookedUp {
+    id,
+    status,
+    provider_message_id
+});
 
 /// "This is what the provider has." Proof lifts the row to `sent`; anything else only says when to look again. `order`:
 /// who asked, and what came of it, where a person did.

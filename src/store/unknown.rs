@@ -4,17 +4,17 @@
 //! line. None is repeated after a lost answer: the order is given again, and finds what the first one did.
 
 use libsql::Value;
-use serde::Deserialize;
 
-use super::database::{Database, DatabaseError, Rows, Statement, Transaction, rows_at};
+use super::database::{Database, DatabaseError, Rows, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::{Order, line};
 use super::receipts::joined_by;
+use super::row::{row, rows_at};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
 /// A row whose outcome nobody knows, without anything personal. Times are Unix ms.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns of the outbox, documented in the migrations"
@@ -32,6 +32,20 @@ pub struct UnknownRow {
     pub look_up_at: Option<i64>,
     pub resend_of: Option<String>,
 }
+
+row!(UnknownRow {
+    id,
+    seq,
+    family,
+    cause,
+    updated_at,
+    attempt_count,
+    doubts,
+    window_anchor_at,
+    look_ups,
+    look_up_at,
+    resend_of
+});
 
 /// "Which outcomes does nobody know?" In the order of their recording, after `after`, at most `limit`.
 ///
@@ -123,7 +137,7 @@ pub async fn judge_not_sent(database: &impl Database, id: &str, order: &Order<'_
 }
 
 /// The row that was made to be sent again.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resend {
     /// Its id.
     pub id: String,
@@ -132,6 +146,8 @@ pub struct Resend {
     /// Its state.
     pub status: Status,
 }
+
+row!(Resend { id, seq, status });
 
 /// "Send it again, although it may have arrived." (new) -> pending, for a row of its own under the next key; the old row
 /// stays unknown and no longer asks. `new_id`: chosen before; `relay_at`: until when the publication is the door's.
@@ -181,7 +197,7 @@ fn judged(answer: Result<Vec<Rows>, DatabaseError>, then: Judged) -> Result<(Jud
 }
 
 /// Where a row stands that no longer asks.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Its state.
     pub status: Status,
@@ -190,6 +206,12 @@ pub struct Standing {
     /// The provider's id, where it has one.
     pub provider_message_id: Option<String>,
 }
+
+row!(Standing {
+    status,
+    cause,
+    provider_message_id
+});
 
 /// "Where does this row stand, and what was made to be sent again in its place?" `None` where there is no such row.
 ///
