@@ -21,12 +21,18 @@ pub(super) async fn handle(mut request: worker::Request, env: Env, context: Cont
         .find(|headers| headers.iter().all(Option::is_some))
         .or(signed.first());
     let (method, path) = (request.method().to_string(), request.path());
-    let query = request.url().ok().and_then(|url| url.query().map(str::to_owned));
+    // The platform has parsed and written the URL: a parser of our own would find the same, and weigh 10 kB.
+    let url = request.inner().url();
+    let query = url
+        .split('#')
+        .next()
+        .and_then(|url| url.split_once('?'))
+        .map(|(_, query)| query);
     let body = read(&mut request).await;
     let plain = Request {
         method: &method,
         path: &path,
-        query: query.as_deref(),
+        query,
         authorization: authorization.as_deref(),
         content_type: content_type.as_deref(),
         signature: match signed {

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use futures_util::StreamExt as _;
-use worker::{AbortSignal, Fetch, Headers, Method, RequestInit, RequestRedirect, Response};
+use web_sys::{RequestInit, RequestRedirect};
+use worker::{AbortSignal, Fetch, Headers, Response};
 
 use crate::ports::{LookUp, MailAnswer, MailRequest, Mailer};
 use crate::provider::look_up::PAGE_MAILS;
@@ -87,7 +88,7 @@ impl Mailer for ProviderMailer {
             LookUp::Page { after: Some(id) } => format!("{}/emails?limit={PAGE_MAILS}&after={id}", self.url),
         };
         let signal = time_limit(self.timeout);
-        let response = fetch(&url, Method::Get, headers, None, &signal).await;
+        let response = fetch(&url, "GET", headers, None, &signal).await;
         mail_answer(response, &signal, LOOK_UP_ANSWER_BYTES_MAX).await
     }
 }
@@ -120,25 +121,27 @@ fn failure(signal: &AbortSignal) -> TransportError {
 }
 
 async fn post(url: &str, headers: Headers, body: &str, signal: &AbortSignal) -> worker::Result<Response> {
-    fetch(url, Method::Post, headers, Some(body), signal).await
+    fetch(url, "POST", headers, Some(body), signal).await
 }
 
 /// Redirects are answers, not instructions: a body with personal data and a token goes to one address only.
 async fn fetch(
     url: &str,
-    method: Method,
+    method: &str,
     headers: Headers,
     body: Option<&str>,
     signal: &AbortSignal,
 ) -> worker::Result<Response> {
-    let mut init = RequestInit::new();
-    init.with_method(method)
-        .with_headers(headers)
-        .with_body(body.map(Into::into))
-        .with_redirect(RequestRedirect::Manual);
-    Fetch::Request(worker::Request::new_with_init(url, &init)?)
-        .send_with_signal(signal)
-        .await
+    // The platform's own types: those of the library carry its caching and image options along.
+    let init = RequestInit::new();
+    init.set_method(method);
+    init.set_headers(&headers.0);
+    if let Some(body) = body {
+        init.set_body(&body.into());
+    }
+    init.set_redirect(RequestRedirect::Manual);
+    let request = web_sys::Request::new_with_str_and_init(url, &init)?;
+    Fetch::Request(request.into()).send_with_signal(signal).await
 }
 
 /// The whole body, or nothing: a body that stalls, breaks off or grows too long has not arrived.
