@@ -44,7 +44,8 @@ pub(super) struct Run<'a, W> {
 impl<W: World> Run<'_, W> {
     /// Everything that is to be done for these rows; a fate for each.
     pub(super) async fn all(&self, ids: &[&str]) -> BTreeMap<String, Fate> {
-        let mut fates: BTreeMap<String, Fate> = ids.iter().map(|id| ((*id).to_owned(), Fate::NotDone)).collect();
+        let mut fates = BTreeMap::new();
+        fates.extend(ids.iter().map(|id| ((*id).to_owned(), Fate::NotDone)));
         let timing = &self.config.timing;
         let Some((claimed, claim)) = self.claim(ids, timing.rows_per_invocation(), false).await else {
             return fates;
@@ -112,7 +113,8 @@ impl<W: World> Run<'_, W> {
     fn read_states(&self, ids: &[&str], claimed: &Claimed, fates: &mut BTreeMap<String, Fate>) -> Vec<String> {
         let now = self.world.clock().now();
         let timing = &self.config.timing;
-        let mine: BTreeSet<&str> = claimed.rows.iter().map(|row| row.id.as_str()).collect();
+        let mut mine = BTreeSet::new();
+        mine.extend(claimed.rows.iter().map(|row| row.id.as_str()));
         let mut suspects = Vec::new();
         for id in ids {
             fates.insert((*id).to_owned(), Fate::NoRow);
@@ -240,11 +242,8 @@ impl<W: World> Run<'_, W> {
     /// Rows of ours without an attempt: the pace had no slot for them. The row says when it goes on, and the relay brings
     /// it.
     fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
-        let open: BTreeSet<&str> = opened
-            .attempts
-            .iter()
-            .map(|attempt| attempt.outbox_id.as_str())
-            .collect();
+        let mut open = BTreeSet::new();
+        open.extend(opened.attempts.iter().map(|attempt| attempt.outbox_id.as_str()));
         let mut paced = 0i64;
         let lost = |id: &str| opened.lost.iter().any(|row| row.id == id);
         for row in wave

@@ -271,7 +271,7 @@ fn still_not_understood() -> Answer {
 
 fn shown(entry: &Entry) -> serde_json::Map<String, Value> {
     let time = |at: i64| Value::String(Millis::new(at).to_string());
-    [
+    let members = [
         ("hash", json!(entry.hash)),
         ("source", json!(entry.source)),
         ("reason", json!(entry.reason)),
@@ -282,8 +282,8 @@ fn shown(entry: &Entry) -> serde_json::Map<String, Value> {
         ("lastSeenAt", time(entry.last_seen_at)),
         ("state", json!(entry.state)),
         ("closedAt", entry.closed_at.map_or(Value::Null, time)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    ];
+    let mut shown = serde_json::Map::new();
+    shown.extend(members.map(|(name, value)| (name.to_owned(), value)));
+    shown
 }

@@ -59,12 +59,21 @@ impl Content {
             }
         }
         if !self.headers.is_empty() {
-            let headers = self.headers.iter();
-            let headers = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
-            members.insert("headers".to_owned(), Value::Object(headers.collect()));
+            members.insert("headers".to_owned(), texts_value(&self.headers));
         }
         Value::Object(members)
     }
+}
+
+/// Texts by name as they are stored.
+pub(crate) fn texts_value(texts: &BTreeMap<String, String>) -> Value {
+    let mut members = Map::new();
+    members.extend(
+        texts
+            .iter()
+            .map(|(name, text)| (name.clone(), Value::from(text.as_str()))),
+    );
+    Value::Object(members)
 }
 
 /// An address as it is stored.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::address::Address;
 use super::canonical::canonical;
-use super::content::{Content, address_value};
+use super::content::{Content, address_value, texts_value};
 use super::json;
 
 /// Bytes of a letter as it is stored (256 KiB): mail clients cut longer mails, and a batch of letters has to fit
@@ -57,12 +57,7 @@ impl Letter {
         members.insert("to".to_owned(), address_value(&self.to));
         members.insert(self.body.kind().to_owned(), self.body.to_value());
         if !self.tags.is_empty() {
-            let tags = self
-                .tags
-                .iter()
-                .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
-                .collect();
-            members.insert("tags".to_owned(), Value::Object(tags));
+            members.insert("tags".to_owned(), texts_value(&self.tags));
         }
         canonical(&Value::Object(members))
     }

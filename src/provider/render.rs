@@ -170,10 +170,8 @@ fn headers<'a>(
     message_id: Option<&'a str>,
     link: Option<&'a str>,
 ) -> BTreeMap<&'a str, &'a str> {
-    let mut all: BTreeMap<&str, &str> = own
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
+    let mut all = BTreeMap::new();
+    all.extend(own.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     if let Some(link) = link {
         // RFC 8058, section 3.1: mail programs show a button where both are there, and post this very text to the link.
         all.insert("List-Unsubscribe", link);
