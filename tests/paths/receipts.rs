@@ -365,7 +365,7 @@ async fn of_several_recipients_only_the_one_that_is_named_is_suppressed() {
         hear(&world, "msg_1", &mail, "email.bounced", extra).await;
         assert_eq!(count(&world, "SELECT count(*) FROM suppressions").await, wanted);
         assert_eq!(delivery(&world, &id).await, "bounced");
-        let unclear = (world.notes.count("receipt_recipient_unclear") > 0);
+        let unclear = world.notes.count("receipt_recipient_unclear") > 0;
         assert_eq!(unclear, wanted == 0);
     }
 }
