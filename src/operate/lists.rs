@@ -41,6 +41,11 @@ impl Page {
         Ok(Self { after, limit })
     }
 
+    /// The sequence number behind which this page begins, for a list in that order; `None` where the cursor is no number.
+    pub(super) fn after_seq(&self) -> Option<i64> {
+        self.after.as_deref().map_or(Some(0), |cursor| cursor.parse().ok())
+    }
+
     /// One more than the page holds: it tells whether there is another page.
     pub(super) fn rows_max(&self) -> i64 {
         i64::try_from(self.limit.saturating_add(1)).unwrap_or(i64::MAX)

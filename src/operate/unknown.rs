@@ -7,23 +7,19 @@ use serde_json::{Value, json};
 
 use super::auth::Operator;
 use super::http::{Answer, Request};
+use super::lists::{Page, note, query_invalid};
 use crate::config::Config;
 use crate::config::timing::DATABASE_SUBREQUESTS;
-use crate::outbox::id::is_message_id;
-use crate::outbox::id::{is_outbox_id, outbox_id};
+use crate::outbox::id::{is_message_id, is_outbox_id, outbox_id};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
 use crate::reconcile::{self, Asked, Conclusion, Report};
 use crate::store::database::DatabaseError;
-use crate::store::operator_log::{NOTE_CHARS_MAX, Order};
+use crate::store::operator_log::Order;
 use crate::store::publish::Reservation;
 use crate::store::unknown::{self, Judged, Resend, UnknownRow};
 
-/// Rows of one page.
-const PAGE_MAX: u32 = 100;
-/// Rows of a page where the query names no limit.
-const PAGE_USUAL: u32 = 50;
 /// Longer than this no operator waits at the door: the pace's wait, and some calls that come to their limit.
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(90);
 
@@ -88,25 +84,15 @@ fn no_such_intent() -> Answer {
 }
 
 async fn list<W: World>(world: &W, request: &Request<'_>) -> Result<Answer, DatabaseError> {
-    let number = |name: &str, usual: i64| request.parameter(name).map_or(Some(usual), |text| text.parse().ok());
-    let limit = number("limit", i64::from(PAGE_USUAL))
-        .and_then(|limit| u32::try_from(limit).ok())
-        .filter(|limit| (1..=PAGE_MAX).contains(limit));
-    let (Some(after), Some(limit)) = (number("after", 0), limit) else {
-        return Ok(Answer::problem(
-            422,
-            "query_invalid",
-            "Send `after` as the last answer's `next`, and `limit` from 1 to 100.",
-        ));
+    let page = match Page::of(request) {
+        Ok(page) => page,
+        Err(refusal) => return Ok(refusal),
     };
-    let rows = unknown::unknown(world.database(), after, limit.saturating_add(1)).await?;
-    let page: Vec<&UnknownRow> = rows.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-    let next = page
-        .last()
-        .filter(|_| rows.len() > page.len())
-        .map(|row| row.seq.to_string());
-    let items: Vec<Value> = page.into_iter().map(item).collect();
-    Ok(Answer::json(200, json!({ "items": items, "next": next })))
+    let Some(after) = page.after_seq() else {
+        return Ok(query_invalid());
+    };
+    let rows = unknown::unknown(world.database(), after, page.rows_max()).await?;
+    Ok(page.answer(&rows, |row| row.seq.to_string(), item))
 }
 
 fn item(row: &UnknownRow) -> Value {
@@ -147,12 +133,11 @@ impl Verdict {
     /// Reads and checks the order.
     fn of(request: &Request<'_>) -> Result<Self, Answer> {
         let verdict: Self = request.order()?;
-        let chars = verdict.note.chars().count();
-        if verdict.note.trim().is_empty() || chars > NOTE_CHARS_MAX {
+        if note(Some(verdict.note.clone()))?.is_none() {
             return Err(Answer::problem(
                 422,
-                "note_invalid",
-                "Say why, in 1 to 1000 characters. Name nobody.",
+                "note_required",
+                "Say in note why you think so. Name nobody.",
             ));
         }
         let fits = match (verdict.kind(), &verdict.message_id) {

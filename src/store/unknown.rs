@@ -51,8 +51,8 @@ row!(UnknownRow {
 ///
 /// # Errors
 /// [`DatabaseError`].
-pub async fn unknown(database: &impl Database, after: i64, limit: u32) -> Result<Vec<UnknownRow>, DatabaseError> {
-    let args = vec![Value::Integer(after), Value::Integer(i64::from(limit))];
+pub async fn unknown(database: &impl Database, after: i64, rows_max: i64) -> Result<Vec<UnknownRow>, DatabaseError> {
+    let args = vec![Value::Integer(after), Value::Integer(rows_max)];
     let results = database
         .run(Transaction::read(vec![Statement::new(UNKNOWN, args)]))
         .await
@@ -60,7 +60,7 @@ pub async fn unknown(database: &impl Database, after: i64, limit: u32) -> Result
     rows_at(&results, 0)
 }
 
-/// ?1 after, ?2 limit
+/// ?1 after, ?2 rows at most
 const UNKNOWN: &str = "SELECT id, seq, family, cause, updated_at, attempt_count, doubts, window_anchor_at, look_ups,
     look_up_at, resend_of
   FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL AND seq > ?1 ORDER BY seq LIMIT ?2";

@@ -83,7 +83,9 @@ fn kind() -> impl Strategy<Value = (&'static str, News)> {
 fn receipt(event: &Value) -> Receipt {
     match read(event.to_string().as_bytes(), ENVIRONMENT) {
         Reading::About(receipt) => receipt,
-        other => panic!("{event} is {other:?}"),
+        other @ (Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_)) => {
+            panic!("{event} is {other:?}")
+        }
     }
 }
 
@@ -307,7 +309,7 @@ proptest! {
                     let data = &event["data"];
                     let entries = match &data["to"] {
                         Value::Array(entries) => entries.clone(),
-                        entry => vec![entry.clone()],
+                        entry @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => vec![entry.clone()],
                     };
                     let people: BTreeSet<Option<String>> = entries
                         .iter()

@@ -186,9 +186,9 @@ async fn only_operators_get_in_and_wrong_orders_are_refused() {
             json!({ "verdict": "not_sent", "note": "n", "force": true }),
             "order_invalid",
         ),
-        (json!({ "verdict": "not_sent", "note": "" }), "note_invalid"),
-        (json!({ "verdict": "not_sent", "note": "  " }), "note_invalid"),
-        (json!({ "verdict": "not_sent", "note": long }), "note_invalid"),
+        (json!({ "verdict": "not_sent", "note": "" }), "note_required"),
+        (json!({ "verdict": "not_sent", "note": "  " }), "note_required"),
+        (json!({ "verdict": "not_sent", "note": long }), "note_too_long"),
         (json!({ "verdict": "sent", "note": "n" }), "message_id_invalid"),
         (
             json!({ "verdict": "sent", "note": "n", "messageId": "a b" }),
