@@ -50,6 +50,25 @@ pub fn is_message_id(text: &str) -> bool {
     (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) && leads_somewhere
 }
 
+/// The outbox id and the environment that a `Message-ID` of ours names: `<{outbox id}.{environment}@{host}>`, with or
+/// without its brackets.
+pub fn message_id_names(header: &str) -> Option<(&str, &str)> {
+    let text = header.trim();
+    let inner = match text.strip_prefix('<') {
+        Some(rest) => rest.strip_suffix('>')?,
+        None => text,
+    };
+    let (local, host) = inner.split_once('@')?;
+    let (id, environment) = local.split_once('.')?;
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let right = is_outbox_id(id)
+        && !environment.is_empty()
+        && environment.bytes().all(legal)
+        && !host.is_empty()
+        && !host.contains(['@', '<', '>', ' ']);
+    right.then_some((id, environment))
+}
+
 fn token(prefix: &str, random: &impl Random) -> String {
     let mut bytes = [0; TOKEN_RANDOM_BYTES];
     random.fill(&mut bytes);
