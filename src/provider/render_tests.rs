@@ -66,7 +66,7 @@ fn the_bytes_are_exactly_these() {
     );
     assert_eq!(
         body.unwrap(),
-        r#"{"from":"Northwind <post@example.com>","to":"ada@example.com","subject":"Hello","text":"Hi \"Ada\"","headers":{"Message-ID":"<ntc_01@example.com>","X-First":"1","X-Second":"2"},"tags":[{"name":"sealpost_env","value":"staging"},{"name":"sealpost_id","value":"ntc_01"},{"name":"plan","value":"v1--2e2"},{"name":"user","value":"ada--40example--2ecom"}]}"#
+        r#"{"from":"Northwind <post@example.com>","to":"ada@example.com","subject":"Hello","text":"Hi \"Ada\"","headers":{"Message-ID":"<ntc_01.staging@example.com>","X-First":"1","X-Second":"2"},"tags":[{"name":"sealpost_env","value":"staging"},{"name":"sealpost_id","value":"ntc_01"},{"name":"plan","value":"v1--2e2"},{"name":"user","value":"ada--40example--2ecom"}]}"#
     );
 }
 
@@ -96,7 +96,7 @@ fn a_template_fills_subject_html_and_text() {
     assert_eq!(json["subject"], letter.subject);
     assert_eq!(json["html"], letter.html);
     assert_eq!(json["text"], letter.text);
-    assert_eq!(json["headers"], json!({ "Message-ID": "<drv_01@example.com>" }));
+    assert_eq!(json["headers"], json!({ "Message-ID": "<drv_01.staging@example.com>" }));
     assert_eq!(build_request(&sender(), &draft).unwrap(), body);
 }
 
@@ -127,7 +127,7 @@ fn our_own_headers_stand_between_the_callers_by_name() {
     let body = build_request(&sender(), &draft(&own, Some(link))).unwrap();
     assert_eq!(
         headers(body),
-        r#"{"A":"1","List-Unsubscribe":"<https://mail.example.com/v1/unsubscribe/ann_01.x>","List-Unsubscribe-Post":"List-Unsubscribe=One-Click","Message-ID":"<ann_01@news.example.net>","X":"2"}"#
+        r#"{"A":"1","List-Unsubscribe":"<https://mail.example.com/v1/unsubscribe/ann_01.x>","List-Unsubscribe-Post":"List-Unsubscribe=One-Click","Message-ID":"<ann_01.staging@news.example.net>","X":"2"}"#
     );
     let quiet = Sender {
         message_id: false,
