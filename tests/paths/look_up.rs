@@ -5,10 +5,11 @@ use std::time::Duration;
 use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::operate::Answer;
 use sealpost::ports::{Clock as _, MailAnswer, MailRequest, Mailer as _};
+use sealpost::reconcile::{self, Asked, Report};
 use serde_json::{Value as Json, json};
 
 use super::unknown::{order, unknown_row, unknown_rows};
-use crate::support::{TestWorld, Wire, config_with, integer, text};
+use crate::support::{TestWorld, Wire, config_with, integer, notice_with_key, text};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -28,6 +29,18 @@ async fn result(world: &TestWorld, id: &str) -> String {
     assert_eq!(answer.body["id"], id);
     assert!(answer.body["why"].as_str().unwrap().len() > 20);
     answer.body["result"].as_str().unwrap().to_owned()
+}
+
+/// A look-up as the relay orders it, with so much time for its calls.
+async fn by_relay(world: &TestWorld, ids: &[&str], time: Duration) -> Vec<Report> {
+    let asked = Asked {
+        order: None,
+        calls_max: 6,
+        ends_at: world.clock.now().plus(time),
+    };
+    reconcile::look_up(world, &world.config, ids, &asked)
+        .await
+        .expect("looked up")
 }
 
 /// The look-ups so far, without their times.
@@ -124,24 +137,133 @@ async fn tags_may_come_as_an_object_and_times_in_rfc_3339() {
     }
 }
 
-#[tokio::test]
-async fn a_message_id_header_of_ours_is_proof_without_a_look_at_the_tags() {
-    let world = TestWorld::new().await;
-    let id = unknown_row(&world).await;
-    // The provider model makes its own Message-ID; here it keeps the one that came with the request.
-    world.mailer.rewrite_look_ups.set(|body| {
-        let mut body: Json = serde_json::from_str(&body).unwrap();
-        if let Some(list) = body.get_mut("data").and_then(Json::as_array_mut) {
-            for mail in list {
-                mail["message_id"] = json!(format!("<{}@sealpost.example>", ID.with(|id| id.borrow().clone())));
-            }
+/// A list and mails with the Message-ID of the row in `ID`: the provider model makes its own otherwise.
+fn with_our_header(body: &str, environment: &str, tags_stay: bool) -> String {
+    let mut body: Json = serde_json::from_str(body).unwrap();
+    let header = json!(ID.with(|id| format!("<{}.{environment}@sealpost.example>", id.borrow())));
+    let mails = match body.get_mut("data") {
+        Some(list) => list.as_array_mut().unwrap().iter_mut().collect(),
+        None => vec![&mut body],
+    };
+    for mail in mails {
+        mail["message_id"] = header.clone();
+        // Nothing else says that the mail is a candidate.
+        mail["subject"] = json!("Something else");
+        if !tags_stay {
+            mail["tags"] = Json::Null;
         }
-        body.to_string()
+    }
+    body.to_string()
+}
+
+#[tokio::test]
+async fn our_message_id_makes_a_mail_a_candidate_and_its_tags_outrank_it() {
+    type Rewrite = fn(String) -> String;
+    let cases: [(&str, Rewrite, &str, i64); 4] = [
+        ("test", |body| with_our_header(&body, "test", true), "sent", 1),
+        // A copy of our database, with another environment's name, on the same account.
+        ("staging", |body| with_our_header(&body, "test", true), "not_found", 1),
+        ("test", |body| with_our_header(&body, "test", false), "sent", 1),
+        ("test", |body| with_our_header(&body, "staging", false), "not_found", 0),
+    ];
+    for (number, (environment, rewrite, expected, candidates)) in cases.into_iter().enumerate() {
+        let world = TestWorld::new().await;
+        let id = world.notices(1).await.remove(0);
+        world.mailer.fault(FaultKind::ServiceUnavailable, 1);
+        world.deliver().await;
+        neighbour(&world, "k", "x@example.com", "Else", &tags(&id, environment)).await;
+        world.clock.advance(25 * HOUR);
+        world.deliver_ids(&[&id]).await;
+        ID.with(|kept| *kept.borrow_mut() = id.clone());
+        world.mailer.rewrite_look_ups.set(rewrite);
+        let answer = look_up(&world, &id).await;
+        assert_eq!(answer.body["result"], expected, "{number}");
+        assert_eq!(
+            answer.body["looked"],
+            json!({ "pages": 1, "candidates": candidates }),
+            "{number}"
+        );
+        assert_eq!(world.status(&id).await == "sent", expected == "sent", "{number}");
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_cannot_be_read_hides_no_other() {
+    for rewrite in [
+        (|body| body.replacen("\"data\":[", "\"data\":[{\"id\":null},", 1)) as fn(String) -> String,
+        |body| {
+            body.replacen(
+                "\"data\":[",
+                "\"data\":[null,{\"id\":\"m9\",\"created_at\":\"soon\"},",
+                1,
+            )
+        },
+        // The mail itself has no time in the list.
+        |body| body.replace("2026-01-01 00:00:00.020000+00", "soon"),
+    ] {
+        let world = TestWorld::new().await;
+        let id = unknown_row(&world).await;
+        world.mailer.rewrite_look_ups.set(rewrite);
+        assert_eq!(result(&world, &id).await, "sent");
+    }
+    // Where nothing is found, it leaves the question open.
+    let world = TestWorld::new().await;
+    let id = unknown_and_not_sent(&world).await;
+    neighbour(&world, "k", "x@example.com", "Else", &json!([])).await;
+    world
+        .mailer
+        .rewrite_look_ups
+        .set(|body| body.replacen("\"data\":[", "\"data\":[{\"id\":null},", 1));
+    assert_eq!(result(&world, &id).await, "not_conclusive");
+}
+
+#[tokio::test]
+async fn a_candidate_that_cannot_be_read_hides_no_other() {
+    let items = ["m1", "m2", "m3"].map(|id| {
+        json!({ "id": id, "to": ["n0@example.com"], "subject": "Subject of n0",
+            "created_at": "2026-01-01 00:00:00+00" })
     });
-    ID.with(|kept| *kept.borrow_mut() = id.clone());
-    let answer = look_up(&world, &id).await;
-    assert_eq!(answer.body["result"], "sent");
-    assert_eq!(answer.body["looked"], json!({ "pages": 1, "candidates": 0 }));
+    let page = json!({ "has_more": false, "data": items });
+    let ours = |world_id: &str| response(200, &json!({ "id": "m3", "tags": tags(world_id, "test") }).to_string());
+    let garbled = [
+        response(200, "<html>"),
+        response(500, ""),
+        MailAnswer::TimedOut,
+        // Larger than what is read.
+        MailAnswer::Response {
+            status: 200,
+            retry_after: None,
+            body: None,
+        },
+    ];
+    for garbled in garbled {
+        let world = TestWorld::new().await;
+        let id = unknown_and_not_sent(&world).await;
+        let answers = [
+            response(200, &page.to_string()),
+            garbled,
+            response(404, "{}"),
+            ours(&id),
+        ];
+        world.mailer.look_up_answers.borrow_mut().extend(answers);
+        let answer = look_up(&world, &id).await;
+        assert_eq!(
+            (&answer.body["result"], &answer.body["messageId"]),
+            (&json!("sent"), &json!("m3"))
+        );
+    }
+    // What concerns the account still ends it.
+    for (answer, expected) in [
+        (response(429, r#"{"name":"rate_limit_exceeded"}"#), "not_now"),
+        (response(401, r#"{"name":"restricted_api_key"}"#), "restricted_key"),
+    ] {
+        let world = TestWorld::new().await;
+        let id = unknown_and_not_sent(&world).await;
+        let answers = [response(200, &page.to_string()), answer];
+        world.mailer.look_up_answers.borrow_mut().extend(answers);
+        assert_eq!(result(&world, &id).await, expected);
+        assert_eq!(looked(&world).len(), 2);
+    }
 }
 
 thread_local! {
@@ -168,7 +290,7 @@ async fn an_accepted_answer_under_anothers_id_is_looked_up_and_stays_a_conflict(
     // The provider errs: it gives the first mail's id to a second one.
     *world.mailer.next_id.borrow_mut() = Some("00000000-0000-4000-8000-000000000001".to_owned());
     let id = world
-        .intake(&[crate::support::notice_with_key("n1")])
+        .intake(&[notice_with_key("n1")])
         .await
         .unwrap()
         .receipts
@@ -195,7 +317,8 @@ async fn an_accepted_answer_under_anothers_id_is_looked_up_and_stays_a_conflict(
     );
     assert_eq!(
         number(&world, "SELECT look_ups FROM outbox WHERE status = 'unknown'").await,
-        1
+        0,
+        "a person asked"
     );
 }
 
@@ -227,7 +350,11 @@ async fn a_neighbour_with_the_same_recipient_and_subject_is_not_taken() {
         .sql("SELECT look_ups, look_up_at FROM outbox", vec![])
         .await
         .remove(0);
-    assert_eq!(integer(&row[0]), 1);
+    assert_eq!(
+        integer(&row[0]),
+        0,
+        "a person's order does not count towards the relay's ten"
+    );
     assert_eq!(integer(&row[1]), world.clock.now().plus(10 * MINUTE).get());
 }
 
@@ -281,6 +408,75 @@ async fn pages_are_read_back_to_the_first_attempt_and_no_further_than_five() {
     let answer = look_up(&world, &id).await;
     assert_eq!(answer.body["result"], "not_found");
     assert_eq!(answer.body["looked"]["pages"], 1);
+}
+
+/// Two rows whose attempts failed at the same time: the answer of the first was lost, and so was that of the second
+/// where its mail is to be an old one. The second is sent half an hour later, and many mails follow.
+async fn with_a_later_mail_of_ours(second_is_old: bool) -> (TestWorld, String) {
+    let world = TestWorld::new().await;
+    world.mailer.latency.set(Duration::from_millis(1));
+    let keys: &[&str] = if second_is_old { &["n0", "n1"] } else { &["n0"] };
+    let intents: Vec<Json> = keys.iter().map(|key| notice_with_key(key)).collect();
+    let mut ids: Vec<String> = Vec::new();
+    for receipt in world.intake(&intents).await.unwrap().receipts {
+        ids.push(receipt.id);
+    }
+    world.mailer.fault(FaultKind::AcceptThenDrop, -1);
+    world.deliver().await;
+    world.mailer.clear_faults();
+    world.clock.advance(HOUR / 2);
+    if !second_is_old {
+        let receipt = world.intake(&[notice_with_key("n1")]).await.unwrap().receipts.remove(0);
+        ids.push(receipt.id);
+    }
+    world.deliver_ids(&[&ids[1]]).await;
+    assert_eq!(world.status(&ids[1]).await, "sent");
+    for count in 0..600 {
+        neighbour(&world, &format!("k{count}"), "c@example.com", "Other", &json!([])).await;
+    }
+    world.clock.advance(25 * HOUR);
+    world.deliver_ids(&[&ids[0]]).await;
+    assert_eq!(world.status(&ids[0]).await, "unknown");
+    (world, ids.swap_remove(0))
+}
+
+#[tokio::test]
+async fn a_long_list_is_begun_behind_a_mail_of_ours_that_is_younger() {
+    let (world, id) = with_a_later_mail_of_ours(false).await;
+    let answer = look_up(&world, &id).await;
+    assert_eq!(answer.body["result"], "sent");
+    assert_eq!(answer.body["looked"], json!({ "pages": 1, "candidates": 1 }));
+    let behind = "Page { after: Some(\"00000000-0000-4000-8000-000000000002\") }";
+    assert_eq!(looked(&world)[0], behind);
+}
+
+#[tokio::test]
+async fn a_mail_that_may_be_older_or_is_not_known_is_no_place_to_begin_at() {
+    // It was settled later, and its key was used before.
+    let (world, id) = with_a_later_mail_of_ours(true).await;
+    assert_eq!(result(&world, &id).await, "not_conclusive");
+    assert_eq!(looked(&world)[0], "Page { after: None }");
+    for unusable in [
+        "UPDATE outbox SET cause = 'verdict_sent' WHERE status = 'sent'",
+        "UPDATE outbox SET provider_scope = 'other' WHERE status = 'sent'",
+    ] {
+        let (world, id) = with_a_later_mail_of_ours(false).await;
+        world.sql(unusable, Vec::new()).await;
+        assert_eq!(result(&world, &id).await, "not_conclusive");
+        assert_eq!(looked(&world)[0], "Page { after: None }", "{unusable}");
+    }
+    // The provider does not know it, does not say so, or fails: the newest page is still asked for.
+    for answer in [
+        response(404, r#"{"name":"not_found"}"#),
+        response(422, r#"{"name":"validation_error"}"#),
+        response(200, r#"{"data":[],"has_more":false}"#),
+    ] {
+        let (world, id) = with_a_later_mail_of_ours(false).await;
+        world.mailer.look_up_answers.borrow_mut().push_back(answer);
+        assert_eq!(result(&world, &id).await, "not_conclusive");
+        assert_eq!(looked(&world)[1], "Page { after: None }");
+        assert_eq!(looked(&world).len(), 6);
+    }
 }
 
 #[tokio::test]
@@ -356,7 +552,8 @@ async fn what_cannot_be_read_proves_nothing() {
         let id = unknown_row(&world).await;
         let shown = format!("{answer:?}");
         world.mailer.look_up_answers.borrow_mut().push_back(answer);
-        assert_eq!(result(&world, &id).await, expected, "{shown}");
+        let report = by_relay(&world, &[&id], MINUTE).await.remove(0);
+        assert_eq!(report.conclusion.code(), expected, "{shown}");
         assert_eq!(looked(&world).len(), 1, "{shown}: no second call");
         assert_eq!(world.status(&id).await, "unknown");
         let row = world
@@ -434,6 +631,11 @@ async fn where_the_pace_has_no_slot_in_time_nobody_is_called() {
     let free = world.clock.now().plus(Duration::from_secs(31)).get();
     world.sql("UPDATE pace SET next_free_at = ?1", vec![free.into()]).await;
     assert_eq!(result(&world, &id).await, "not_now");
+    world.clock.advance(10 * MINUTE);
+    let free = world.clock.now().plus(Duration::from_secs(31)).get();
+    world.sql("UPDATE pace SET next_free_at = ?1", vec![free.into()]).await;
+    let report = by_relay(&world, &[&id], MINUTE).await.remove(0);
+    assert_eq!(report.conclusion.code(), "not_now");
     assert!(looked(&world).is_empty());
     assert_eq!(number(&world, "SELECT next_free_at FROM pace").await, free);
     assert_eq!(number(&world, "SELECT look_ups FROM outbox").await, 0);
@@ -482,24 +684,24 @@ fn reading() -> sealpost::config::Config {
 }
 
 #[tokio::test]
-async fn the_relay_looks_up_two_rows_a_tick_where_a_key_may_read() {
+async fn the_relay_looks_up_one_row_a_tick_where_a_key_may_read() {
     let without = TestWorld::new().await;
     unknown_row(&without).await;
     without.run_for(HOUR, MINUTE).await;
     assert!(looked(&without).is_empty(), "no key, no look-up");
 
     let world = TestWorld::with(reading()).await;
-    let ids = unknown_rows(&world, 3).await;
+    let ids = unknown_rows(&world, 2).await;
     world.tick().await;
     let states = |list: Vec<(String, String)>| list.into_iter().map(|(status, _)| status).collect::<Vec<_>>();
     let mut seen = Vec::new();
     for id in &ids {
         seen.push(world.state(id).await);
     }
-    assert_eq!(states(seen), ["sent", "sent", "unknown"]);
+    assert_eq!(states(seen), ["sent", "unknown"]);
     world.tick().await;
     assert_eq!(
-        world.state(&ids[2]).await,
+        world.state(&ids[1]).await,
         ("sent".to_owned(), "look_up_found".to_owned())
     );
     assert_eq!(
@@ -517,6 +719,77 @@ async fn the_relay_looks_up_two_rows_a_tick_where_a_key_may_read() {
         plain.transport.take_requests() + 1,
         "a tick without work asks once"
     );
+}
+
+#[tokio::test]
+async fn a_look_up_that_asked_nobody_about_a_row_does_not_count() {
+    let world = TestWorld::with(reading()).await;
+    let ids = unknown_rows(&world, 2).await;
+    for _ in 0..12 {
+        world.clock.advance(25 * HOUR);
+        let reports = by_relay(&world, &[&ids[0]], Duration::from_secs(1)).await;
+        assert_eq!(reports[0].conclusion.code(), "not_conclusive");
+    }
+    assert!(looked(&world).is_empty());
+    assert_eq!(number(&world, "SELECT max(look_ups) FROM outbox").await, 0);
+    // The first row takes the time that there is: only that one was asked about.
+    world.clock.advance(25 * HOUR);
+    world
+        .mailer
+        .look_up_answers
+        .borrow_mut()
+        .push_back(MailAnswer::TimedOut);
+    world.mailer.latency.set(Duration::from_secs(10));
+    let reports = by_relay(&world, &[&ids[0], &ids[1]], Duration::from_secs(15)).await;
+    let results: Vec<&str> = reports.iter().map(|report| report.conclusion.code()).collect();
+    assert_eq!(results, ["not_now", "not_conclusive"]);
+    assert_eq!(looked(&world).len(), 1);
+    let rows = world
+        .sql("SELECT look_ups, look_up_at FROM outbox ORDER BY seq", vec![])
+        .await;
+    assert_eq!([integer(&rows[0][0]), integer(&rows[1][0])], [1, 0]);
+    assert_eq!(integer(&rows[1][1]), world.clock.now().plus(10 * MINUTE).get());
+}
+
+#[tokio::test]
+async fn a_row_that_says_too_little_to_be_asked_about_is_in_nobodys_way() {
+    let world = TestWorld::with(reading()).await;
+    let ids = unknown_rows(&world, 2).await;
+    let gone = "UPDATE seals SET body = 'gone' WHERE outbox_id = ?1";
+    world.sql(gone, vec![ids[0].as_str().into()]).await;
+    world.tick().await;
+    assert!(looked(&world).is_empty());
+    let row = world
+        .sql("SELECT look_ups, look_up_at FROM outbox ORDER BY seq", vec![])
+        .await
+        .remove(0);
+    assert_eq!(integer(&row[0]), 0);
+    assert_eq!(integer(&row[1]), world.clock.now().plus(24 * HOUR).get());
+    world.tick().await;
+    assert_eq!(world.status(&ids[1]).await, "sent");
+}
+
+#[tokio::test]
+async fn the_relay_keeps_six_slots_of_the_pace_from_mails_and_no_more() {
+    let world = TestWorld::with(config_with(&[("PACE_PER_SECOND", "1"), ("RESEND_READ_KEY", "re_full")])).await;
+    world.mailer.latency.set(Duration::from_millis(1));
+    unknown_rows(&world, 2).await;
+    for count in 0..600 {
+        neighbour(&world, &format!("k{count}"), "c@example.com", "Other", &json!([])).await;
+    }
+    world.clock.advance(MINUTE);
+    let began = world.clock.now();
+    let free = "SELECT next_free_at FROM pace";
+    let (_, taken) = tokio::join!(world.tick(), async {
+        while looked(&world).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        number(&world, free).await
+    });
+    assert_eq!(taken, began.plus(Duration::from_secs(6)).get());
+    assert_eq!(looked(&world).len(), 5, "the last call is kept for a candidate");
+    assert_eq!(number(&world, free).await, began.plus(Duration::from_secs(5)).get());
+    assert_eq!(number(&world, "SELECT sum(look_ups) FROM outbox").await, 1);
 }
 
 #[tokio::test]
@@ -548,11 +821,11 @@ async fn the_relay_waits_longer_each_time_and_gives_up_after_ten() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_not_read_ends_the_relays_look_ups_for_the_tick() {
+async fn a_key_that_may_not_read_ends_the_look_up_for_every_row() {
     let world = TestWorld::with(reading()).await;
-    unknown_rows(&world, 2).await;
+    let ids = unknown_rows(&world, 2).await;
     world.mailer.reading_key.set("Bearer re_sending_1");
-    world.tick().await;
+    by_relay(&world, &[&ids[0], &ids[1]], MINUTE).await;
     assert_eq!(looked(&world).len(), 1, "one refusal says enough");
     assert!(world.notes.count("look_up_refused") >= 1);
     assert_eq!(number(&world, "SELECT max(look_ups) FROM outbox").await, 0);
@@ -573,9 +846,7 @@ async fn look_ups_stay_within_the_requests_of_an_invocation() {
     world.tick().await;
     let used = world.transport.take_requests() + looked(&world).len();
     assert!(used <= 12, "{used} requests");
-    for id in &ids {
-        assert_eq!(world.status(id).await, "sent");
-    }
+    assert_eq!(world.status(&ids[0]).await, "sent");
     let least = TestWorld::with(config_with(&[
         ("RESEND_READ_KEY", "re_full"),
         ("SUBREQUEST_BUDGET", "9"),
