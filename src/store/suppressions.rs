@@ -169,7 +169,7 @@ pub async fn suppress(
                 ],
             ),
             line(order, "recipient_suppressed", subject.recipient_hash, subject.family),
-            Statement::new(ENTRY, vec![hash, family]),
+            entry_of(hash, family),
         ]))
         .await
         .map_err(guarded)?;
@@ -182,6 +182,10 @@ const SUPPRESS: &str = "INSERT INTO suppressions (recipient_hash, family, reason
   ON CONFLICT (recipient_hash, family) DO UPDATE SET
     reason = excluded.reason, until = excluded.until, lifted_at = NULL, created_at = ?5, fact_at = ?5, outbox_id = NULL
   WHERE lifted_at IS NOT NULL OR until <= ?5 OR until < coalesce(excluded.until, 9223372036854775807)";
+
+fn entry_of(hash: Value, family: Value) -> Statement {
+    Statement::new(ENTRY, vec![hash, family])
+}
 
 /// ?1 hash, ?2 family
 const ENTRY: &str = "SELECT recipient_hash, family, reason, until, lifted_at, created_at, outbox_id
@@ -227,7 +231,7 @@ pub async fn lift(
                 ],
             ),
             Statement::new(LIFT, vec![hash.clone(), family.clone(), now, meant]),
-            Statement::new(ENTRY, vec![hash, family]),
+            entry_of(hash, family),
         ]))
         .await
         .map_err(guarded)?;

@@ -115,6 +115,8 @@ async fn operators(world: &TestWorld, seen: &mut Seen) {
     seen.keep(world);
     let mail = message_ids(world).remove(0);
     parked_and_understood(world, &mail).await;
+    let many = json!({ "source": "dead_letter_queue", "note": "a test" });
+    assert_eq!(order(world, "/v1/parking/discard", &many).await.status, 200);
     let list = look(world, "/v1/parking").await.body;
     for entry in list["items"].as_array().expect("a list") {
         let path = format!("/v1/parking/{}", entry["hash"].as_str().expect("a hash"));
