@@ -75,6 +75,8 @@ CREATE TABLE receipts (
   tagged_id TEXT,
   -- The one recipient that it names; NULL where it names none or several.
   recipient_hash TEXT,
+  -- 1: it names nobody, so the row's one recipient is meant.
+  of_the_row INTEGER NOT NULL DEFAULT 0 CHECK (of_the_row IN (0, 1)),
   -- The row it belongs to; NULL while it waits for one.
   outbox_id TEXT REFERENCES outbox (id),
   -- When its effects were written: in the same transaction as this.
@@ -88,8 +90,11 @@ CREATE INDEX receipts_waiting ON receipts (message_id) WHERE outbox_id IS NULL;
 CREATE INDEX receipts_waiting_since ON receipts (received_at) WHERE outbox_id IS NULL;
 CREATE INDEX receipts_old ON receipts (received_at);
 
--- When the fact behind a suppression happened: what is older than a lift does not undo it.
+-- When the fact behind a suppression happened.
 ALTER TABLE suppressions ADD COLUMN fact_at INTEGER;
+-- The newest of the provider's news that the entry knows of, also where somebody lifted it since: what is not newer, such
+-- as the same news told once more, changes nothing.
+ALTER TABLE suppressions ADD COLUMN news_at INTEGER;
 -- The mail whose news it was.
 ALTER TABLE suppressions ADD COLUMN outbox_id TEXT;
 
@@ -109,7 +114,9 @@ CREATE TRIGGER suppressions_made AFTER INSERT ON suppressions BEGIN
   INSERT INTO suppression_history (recipient_hash, family, change, reason, until, outbox_id, at)
   VALUES (NEW.recipient_hash, NEW.family, 'suppressed', NEW.reason, NEW.until, NEW.outbox_id, NEW.created_at);
 END;
-CREATE TRIGGER suppressions_changed AFTER UPDATE ON suppressions BEGIN
+CREATE TRIGGER suppressions_changed AFTER UPDATE ON suppressions
+WHEN OLD.lifted_at IS NOT NEW.lifted_at OR OLD.until IS NOT NEW.until OR OLD.reason <> NEW.reason
+BEGIN
   INSERT INTO suppression_history (recipient_hash, family, change, reason, until, outbox_id, at)
   VALUES (NEW.recipient_hash, NEW.family, CASE WHEN NEW.lifted_at IS NULL THEN 'suppressed' ELSE 'lifted' END,
     NEW.reason, NEW.until, NEW.outbox_id, coalesce(NEW.lifted_at, NEW.created_at));

@@ -9,7 +9,7 @@
 //! 2. *Send*, and 3. *mark*: as for every publication (see [`crate::publish`]).
 //! 4. *Health record* and *prune* (one transaction), once a tick. Dead before it: `/health` shows an old tick, which is
 //!    the truth, and the next tick prunes.
-//! 5. *Look-ups* of unknown rows, where a key is configured that may read (see [`crate::reconcile`]). Last, because
+//! 5. *Look-up* of an unknown row, where a key is configured that may read (see [`crate::reconcile`]). Last, because
 //!    nothing waits for them. Dead in them: the rows are due again ten minutes later.
 //!
 //! Two ticks may overlap: a reserved row is in nobody else's page.
@@ -37,7 +37,10 @@ const REPUBLISH_BASE_MS: i64 = 30_000;
 /// The longest such wait: an outage's end is noticed within a quarter of an hour.
 const REPUBLISH_CAP_MS: i64 = 900_000;
 /// Unknown rows that one tick looks up at most: they wait for days as it is, and mails need the pace.
-const LOOK_UP_ROWS_MAX: u32 = 2;
+const LOOK_UP_ROWS_MAX: u32 = 1;
+/// Calls of such a look-up at most. So many slots of the pace are kept from mails each minute while unknown rows are due:
+/// at one call a second a tenth of it. Five pages and their one candidate fit; for more, a person may ask.
+const LOOK_UP_CALLS_MAX: u32 = 6;
 /// Requests to the database that look-ups need: which are due, begin, finish, and one repetition.
 const LOOK_UP_SUBREQUESTS: u32 = 4;
 /// With fewer calls than a page and a mail, a look-up can find nothing.
@@ -113,7 +116,7 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
 async fn look_ups<W: World>(world: &W, config: &Config, ends_at: Millis, requests_left: u32) {
     let now = world.clock().now();
     let calls = requests_left.saturating_sub(LOOK_UP_SUBREQUESTS) / LOOK_UP_ROWS_MAX;
-    let calls_max = calls.min(reconcile::CALLS_MAX);
+    let calls_max = calls.min(LOOK_UP_CALLS_MAX);
     if config.credentials.provider_reading.is_none() || calls_max < LOOK_UP_CALLS_MIN || now >= ends_at {
         return;
     }

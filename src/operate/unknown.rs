@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::auth::Operator;
 use super::http::{Answer, Request};
 use super::lists::{Page, note, query_invalid};
-use crate::config::Config;
 use crate::config::timing::DATABASE_SUBREQUESTS;
+use crate::config::{Config, PROVIDER};
 use crate::outbox::id::{is_message_id, is_outbox_id, outbox_id};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -18,7 +18,7 @@ use crate::reconcile::{self, Asked, Conclusion, Report};
 use crate::store::database::DatabaseError;
 use crate::store::operator_log::Order;
 use crate::store::publish::Reservation;
-use crate::store::unknown::{self, Judged, Resend, UnknownRow};
+use crate::store::unknown::{self, Account, Judged, Resend, UnknownRow};
 
 /// Longer than this no operator waits at the door: the pace's wait, and some calls that come to their limit.
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(90);
@@ -175,7 +175,14 @@ async fn resolve<W: World>(
     };
     let message_id = verdict.message_id.as_deref().unwrap_or_default();
     let (judged, resend) = match verdict.kind() {
-        Kind::Sent => (unknown::judge_sent(database, id, message_id, &order).await?, None),
+        Kind::Sent => {
+            let account = Account {
+                provider: PROVIDER,
+                scope: &config.provider_scope,
+            };
+            let judged = unknown::judge_sent(database, id, message_id, &account, &order).await?;
+            (judged, None)
+        }
         Kind::NotSent => (unknown::judge_not_sent(database, id, &order).await?, None),
         Kind::SendAgain => {
             // The family's prefix as it was when the first row got its id.
@@ -194,6 +201,11 @@ async fn resolve<W: World>(
             409,
             "message_id_conflict",
             "Another row has this message id. Nothing was written.",
+        )),
+        Judged::ProofExists => Ok(Answer::problem(
+            409,
+            "proof_exists",
+            "The provider has taken a mail of this intent. Nothing was written. Look it up, or judge it sent.",
         )),
         Judged::LetterGone => Ok(Answer::problem(
             409,

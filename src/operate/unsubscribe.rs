@@ -26,6 +26,11 @@ pub(super) async fn answer<W: World>(world: &W, config: &Config, request: &Reque
                 "recipient_unsubscribed",
                 &[("outboxId", Field::Id(outbox_id)), ("rows", ended)],
             );
+            for id in &done.unknown {
+                world
+                    .log()
+                    .note(Level::Alarm, "outcome_unknown", &[("outboxId", Field::Id(id))]);
+            }
             Answer::page(200, DONE)
         }
         Ok(None) => Answer::page(404, NOT_OURS),

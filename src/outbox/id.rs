@@ -50,6 +50,25 @@ pub fn is_message_id(text: &str) -> bool {
     (1..=MESSAGE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) && leads_somewhere
 }
 
+/// The row and the environment that a `Message-ID` of ours names, `<{outbox id}.{environment}@{host}>`. The header alone
+/// proves nothing: a copy of a database names the same rows, and whoever got the mail can write the same header.
+///
+/// `None` for a header that is not of this form. The angle brackets may be left out; the host is not looked at.
+pub fn message_id_names(header: &str) -> Option<(&str, &str)> {
+    let text = header.trim();
+    let text = match (text.strip_prefix('<'), text.strip_suffix('>')) {
+        (Some(open), Some(_)) => open.strip_suffix('>')?,
+        (None, None) => text,
+        (Some(_), None) | (None, Some(_)) => return None,
+    };
+    let (local, host) = text.split_once('@')?;
+    // Neither an id nor an environment has a dot.
+    let (id, environment) = local.split_once('.')?;
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let named = is_outbox_id(id) && !environment.is_empty() && environment.bytes().all(legal);
+    (named && !host.is_empty() && !host.contains('@')).then_some((id, environment))
+}
+
 fn token(prefix: &str, random: &impl Random) -> String {
     let mut bytes = [0; TOKEN_RANDOM_BYTES];
     random.fill(&mut bytes);
@@ -103,5 +122,45 @@ mod tests {
         assert!(!is_outbox_id("inv"));
         assert!(!is_outbox_id("inv_012345é"));
         assert!(!is_outbox_id(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn a_message_id_of_ours_names_a_row_and_its_environment() {
+        let id = outbox_id("inv", &Fixed(0x5a));
+        for environment in ["production", "pre-prod_2", "-"] {
+            for header in [
+                format!("<{id}.{environment}@mail.example>"),
+                format!(" <{id}.{environment}@mail.example>\r\n"),
+                format!("{id}.{environment}@x"),
+            ] {
+                let names = message_id_names(&header);
+                assert_eq!(names, Some((id.as_str(), environment)), "{header:?}");
+            }
+        }
+        for header in [
+            "",
+            "<>",
+            "@",
+            "<.@x>",
+            "<inv_12345678@x>",
+            "<inv_12345678.@x>",
+            "<.test@x>",
+            "<inv.test@x>",
+            "<inv_12345678.test>",
+            "<inv_12345678.test@>",
+            "<inv_12345678.test@x@y>",
+            "<inv_12345678.te.st@x>",
+            "<inv_12345678.te st@x>",
+            "<inv_12345678.tést@x>",
+            "<inv_1234567é.test@x>",
+            "<inv_12345678.test@x",
+            "inv_12345678.test@x>",
+            "<inv_12345678@x.test>",
+        ] {
+            assert_eq!(message_id_names(header), None, "{header:?}");
+        }
+        assert_eq!(message_id_names("<<inv_12345678.test@x>>"), None);
+        let long = "x".repeat(OUTBOX_ID_BYTES_MAX + 1);
+        assert_eq!(message_id_names(&format!("<{long}.test@x>")), None);
     }
 }

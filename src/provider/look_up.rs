@@ -9,7 +9,7 @@ use core::time::Duration;
 use serde_json::Value as Json;
 
 use crate::outbox::address;
-use crate::outbox::id::is_message_id;
+use crate::outbox::id::{is_message_id, message_id_names};
 use crate::outbox::tags::{ENVIRONMENT_TAG, OUTBOX_ID_TAG, restore};
 use crate::outbox::time::Millis;
 use crate::ports::MailAnswer;
@@ -59,9 +59,9 @@ pub struct Mail {
 /// One page of the list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Its mails; without tags.
+    /// Its mails that have a usable id; without tags, and perhaps without a time.
     pub mails: Vec<Mail>,
-    /// Items that have no usable id or no time.
+    /// Items that have no usable id or no time that can be read.
     pub unreadable: usize,
     /// Whether the provider says that older ones follow.
     pub has_more: bool,
@@ -70,7 +70,7 @@ pub struct Page {
 /// Whether a mail is the one that a row was sent as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ours {
-    /// Its tags, or its Message-ID, name the row.
+    /// Its tags, or without any of ours its Message-ID, name the row and its environment.
     Yes,
     /// They name something else.
     No,
@@ -79,27 +79,31 @@ pub enum Ours {
 }
 
 impl Mail {
-    /// Whether this is the mail of the row `outbox_id` of `environment`. Recipient and subject prove nothing: a
-    /// neighbour may have both.
+    /// Whether this mail, read whole, is that of the row `outbox_id` of `environment`. Where it has a tag of ours, the
+    /// tags alone decide; without one, its Message-ID does. Recipient and subject prove nothing: a neighbour may have
+    /// both. Of an item of a list nothing can be said in this way, because a list has no tags.
     pub fn is_of(&self, outbox_id: &str, environment: &str) -> Ours {
         let named =
             |tag: &Option<String>, wanted: &str| tag.as_deref().and_then(restore).is_some_and(|is| is == wanted);
-        let by_tags = named(&self.outbox_id, outbox_id) && named(&self.environment, environment);
-        let by_header = self
-            .message_id
-            .as_deref()
-            .and_then(|header| header.trim().strip_prefix('<')?.strip_suffix('>')?.split_once('@'))
-            .is_some_and(|(local, host)| local == outbox_id && !host.is_empty());
-        // A tag that names something else outranks the header.
-        let names_another = |tag: &Option<String>, wanted: &str| tag.is_some() && !named(tag, wanted);
-        let elsewhere = names_another(&self.outbox_id, outbox_id) || names_another(&self.environment, environment);
-        if by_tags || (by_header && !elsewhere) {
+        let is_tagged = self.outbox_id.is_some() || self.environment.is_some();
+        let is_ours = if is_tagged {
+            named(&self.outbox_id, outbox_id) && named(&self.environment, environment)
+        } else {
+            self.is_named(outbox_id, environment)
+        };
+        if is_ours {
             Ours::Yes
         } else if self.has_tags {
             Ours::No
         } else {
             Ours::CannotSay
         }
+    }
+
+    /// Whether the Message-ID names the row and its environment. A reason to read the mail whole, and no more: whoever
+    /// got the mail, or a copy of the database, may write the same header.
+    pub fn is_named(&self, outbox_id: &str, environment: &str) -> bool {
+        self.message_id.as_deref().and_then(message_id_names) == Some((outbox_id, environment))
     }
 
     /// Whether recipient and subject are those of a request.
@@ -125,10 +129,11 @@ pub fn page(answer: &MailAnswer, now: Millis) -> Seen<Page> {
             ..Page::default()
         };
         for item in items.iter().take(PAGE_MAILS) {
-            match read_mail(item).filter(|mail| !mail.id.is_empty() && mail.created_at.is_some()) {
-                Some(mail) => page.mails.push(mail),
-                None => page.unreadable = page.unreadable.saturating_add(1),
+            let read = read_mail(item).filter(|mail| !mail.id.is_empty());
+            if read.as_ref().is_none_or(|mail| mail.created_at.is_none()) {
+                page.unreadable = page.unreadable.saturating_add(1);
             }
+            page.mails.extend(read);
         }
         Some(page)
     })

@@ -25,21 +25,21 @@ fn one(body: &Json) -> Mail {
 #[test]
 fn a_mail_is_read_whatever_else_it_has() {
     let read = one(&json!({
-        "object": "email", "id": ID, "message_id": "<ntc_1@x.example>", "to": ["a@b.example"], "from": "c@d.example",
+        "object": "email", "id": ID, "message_id": "<ntc_10000.test@x.example>", "to": ["a@b.example"], "from": "c@d.example",
         "created_at": "2023-04-03 22:13:42.674981+00", "subject": "S", "html": null, "bcc": null, "new": [1],
-        "tags": [{ "name": "sealpost_env", "value": "test" }, { "name": "sealpost_id", "value": "ntc_1" }, 7],
+        "tags": [{ "name": "sealpost_env", "value": "test" }, { "name": "sealpost_id", "value": "ntc_10000" }, 7],
     }));
     assert_eq!(read.id, ID);
     assert_eq!(read.to, ["a@b.example"]);
     assert_eq!(read.subject.as_deref(), Some("S"));
     assert_eq!(read.created_at.unwrap().to_string(), "2023-04-03T22:13:42.674Z");
-    assert_eq!(read.outbox_id.as_deref(), Some("ntc_1"));
+    assert_eq!(read.outbox_id.as_deref(), Some("ntc_10000"));
     assert_eq!(read.environment.as_deref(), Some("test"));
     let bare = one(&json!({ "id": ID, "to": "a@b.example", "subject": null, "tags": null }));
     assert_eq!(bare.to, ["a@b.example"]);
     assert!(!bare.has_tags && bare.subject.is_none() && bare.created_at.is_none());
-    let object = one(&json!({ "id": ID, "tags": { "sealpost_id": "ntc_1", "sealpost_env": "test" } }));
-    assert_eq!(object.is_of("ntc_1", "test"), Ours::Yes);
+    let object = one(&json!({ "id": ID, "tags": { "sealpost_id": "ntc_10000", "sealpost_env": "test" } }));
+    assert_eq!(object.is_of("ntc_10000", "test"), Ours::Yes);
 }
 
 #[test]
@@ -66,30 +66,34 @@ fn only_our_tags_or_our_message_id_make_a_mail_ours() {
             "tags": [{ "name": "sealpost_id", "value": id }, { "name": "sealpost_env", "value": environment }] })
     };
     let named = |header: &str| json!({ "id": ID, "message_id": header });
+    let headed = |tags: &Json| json!({ "id": ID, "message_id": "<ntc_10000.test@x.example>", "tags": tags });
     let cases = [
-        (tagged("ntc_1", "test"), Ours::Yes),
-        (tagged("ntc_2", "test"), Ours::No),
-        (tagged("ntc_1", "staging"), Ours::No),
-        (json!({ "id": ID, "tags": { "sealpost_id": "ntc_1" } }), Ours::No),
+        (tagged("ntc_10000", "test"), Ours::Yes),
+        (tagged("ntc_20000", "test"), Ours::No),
+        (tagged("ntc_10000", "staging"), Ours::No),
+        (json!({ "id": ID, "tags": { "sealpost_id": "ntc_10000" } }), Ours::No),
         (json!({ "id": ID, "tags": { "topic": "x" } }), Ours::No),
-        (named("<ntc_1@sealpost.example>"), Ours::Yes),
-        (named(" <ntc_1@sealpost.example> "), Ours::Yes),
-        (named("<ntc_2@sealpost.example>"), Ours::CannotSay),
-        (named("<ntc_1@>"), Ours::CannotSay),
-        (named("ntc_1@sealpost.example"), Ours::CannotSay),
-        (named("<xntc_1@sealpost.example>"), Ours::CannotSay),
+        (named("<ntc_10000.test@sealpost.example>"), Ours::Yes),
+        (named(" ntc_10000.test@sealpost.example "), Ours::Yes),
+        (named("<ntc_20000.test@sealpost.example>"), Ours::CannotSay),
+        (named("<ntc_10000.staging@sealpost.example>"), Ours::CannotSay),
+        (named("<ntc_10000@sealpost.example>"), Ours::CannotSay),
+        (named("<ntc_10000.test@>"), Ours::CannotSay),
+        (named("<xntc_10000.test@sealpost.example>"), Ours::CannotSay),
         (json!({ "id": ID }), Ours::CannotSay),
+        (headed(&json!({ "sealpost_env": "staging" })), Ours::No),
+        // One tag of ours without the other: the header does not stand in for it.
+        (headed(&json!({ "sealpost_env": "test" })), Ours::No),
+        (headed(&json!({ "sealpost_id": "ntc_10000" })), Ours::No),
         (
-            json!({ "id": ID, "message_id": "<ntc_1@x.example>", "tags": { "sealpost_env": "staging" } }),
+            headed(&json!({ "sealpost_id": "ntc_20000", "sealpost_env": "test" })),
             Ours::No,
         ),
-        (
-            json!({ "id": ID, "message_id": "<ntc_1@x.example>", "tags": { "topic": "x" } }),
-            Ours::Yes,
-        ),
+        (headed(&json!({ "topic": "x" })), Ours::Yes),
+        (headed(&json!({})), Ours::Yes),
     ];
     for (body, ours) in cases {
-        assert_eq!(one(&body).is_of("ntc_1", "test"), ours, "{body}");
+        assert_eq!(one(&body).is_of("ntc_10000", "test"), ours, "{body}");
     }
 }
 
@@ -114,7 +118,8 @@ fn a_page_counts_what_it_cannot_read() {
     let Seen::Found(read) = page(&answer(200, &body.to_string()), Millis::new(0)) else {
         panic!("a page")
     };
-    assert_eq!((read.mails.len(), read.unreadable, read.has_more), (1, 3, true));
+    assert_eq!((read.mails.len(), read.unreadable, read.has_more), (2, 3, true));
+    assert_eq!(read.mails[1].created_at, None, "it can still be read whole");
 }
 
 #[test]
@@ -156,7 +161,7 @@ proptest! {
         let body = json!({ "id": ID, "created_at": time, "message_id": header, "to": [to], "subject": tag,
             "tags": { "sealpost_id": tag, "sealpost_env": tag } });
         let read = one(&body);
-        prop_assert_eq!(read.is_of("ntc_1", "test") == Ours::Yes, false);
+        prop_assert_eq!(read.is_of("ntc_10000", "test") == Ours::Yes, false);
         let _ = read.looks_like("a@b.example", "S");
     }
 }

@@ -120,7 +120,9 @@ pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, Rende
     };
     let from = draft.from.unwrap_or(&sender.from);
     let reply_to = draft.reply_to.or(sender.reply_to.as_deref());
-    let message_id = sender.message_id.then(|| message_id(draft.outbox_id, from));
+    let message_id = sender
+        .message_id
+        .then(|| message_id(draft.outbox_id, &sender.environment, from));
     let link = draft.unsubscribe.map(|link| format!("<{link}>"));
     let headers = headers(draft.headers, message_id.as_deref(), link.as_deref());
     check_headers(from, draft.to, reply_to, &headers)?;
@@ -183,11 +185,12 @@ fn headers<'a>(
     all
 }
 
-/// The outbox id at the sender's domain. A sender is a checked mailbox: what follows its last `@` is a domain in ASCII
+/// The outbox id and the environment at the sender's domain: staging's database may be a copy of production's, with the
+/// same ids. A sender is a checked mailbox: what follows its last `@` is a domain in ASCII
 /// and perhaps the closing bracket.
-fn message_id(outbox_id: &str, from: &str) -> String {
+fn message_id(outbox_id: &str, environment: &str, from: &str) -> String {
     let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
-    format!("<{outbox_id}@{}>", domain.trim_end_matches('>'))
+    format!("<{outbox_id}.{environment}@{}>", domain.trim_end_matches('>'))
 }
 
 /// The last look before the bytes are final. The intake refuses these with the field's path; here it only must not pass.

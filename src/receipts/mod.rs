@@ -109,7 +109,7 @@ pub async fn understand<W: World>(
         at: receipt.at,
         provider: PROVIDER,
         provider_scope: &config.provider_scope,
-        message_id: receipt.message_id.as_deref(),
+        message_id: &receipt.message_id,
         tagged_id: receipt.tagged_id.as_deref(),
         about: match (&receipt.named, &hash) {
             (Named::One(_), Some(hash)) => About::Recipient(hash),

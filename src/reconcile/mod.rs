@@ -22,9 +22,10 @@ use crate::store::database::DatabaseError;
 use crate::store::look_up::{BeginRequest, Case, Finding, LookedUp, Unused, begin, finish};
 use crate::store::operator_log::Order;
 
-/// Look-ups of one row at most, by the relay: what was not there after ten of them over days will hardly come.
+/// Look-ups of one row at most, by the relay: what was not there after ten of them over days will hardly come. Only one
+/// that asked the provider about this very row counts, and no person's order does.
 pub const LOOK_UPS_MAX: u32 = 10;
-/// Calls of one look-up at most.
+/// Calls of one look-up at most: three known ids, five pages and ten candidates. A person's order may need them all.
 pub const CALLS_MAX: u32 = 18;
 /// The first wait before a row is looked up again; it doubles.
 const AGAIN_BASE: Duration = Duration::from_secs(600);
@@ -125,6 +126,7 @@ pub async fn look_up<W: World>(
         now,
         look_up_at: now.plus(AGAIN_BASE),
         lease_ms: whole_ms(timing.lease),
+        call_ms: whole_ms(timing.provider_timeout.saturating_add(timing.skew)),
         provider: PROVIDER,
         calls_max: asked.calls_max,
         pace_interval_ms: interval,
@@ -159,7 +161,7 @@ pub async fn look_up<W: World>(
         .cases
         .iter()
         .zip(&looked)
-        .map(|(case, looked)| looked.finding(case, now))
+        .map(|(case, looked)| looked.finding(case, asked.order.is_none(), now))
         .collect();
     let result = looked.first().map_or("not_now", Looked::code);
     let order = asked.order.map(|order| (order, result));
@@ -213,14 +215,20 @@ impl Looked {
         }
     }
 
-    /// A look-up that the account or our own pace kept from its end does not count.
-    fn finding(&self, case: &Case, now: Millis) -> Finding {
-        let (message_id, counts, wait) = match &self.end {
+    /// A look-up that the account or our own pace kept from its end does not count; nor does one that asked nobody, or
+    /// that a person wanted.
+    fn finding(&self, case: &Case, by_relay: bool, now: Millis) -> Finding {
+        let asked_nobody = self.calls == 0;
+        let (message_id, ended, wait) = match &self.end {
             End::Found(id) => (Some(id.clone()), true, None),
+            End::Stopped(Stop::UsedUp) if asked_nobody => (None, false, Some(AGAIN_BASE)),
+            // The row itself says too little to be asked about, and will hardly say more soon.
+            End::Incomplete if asked_nobody => (None, false, Some(AGAIN_CAP)),
             End::Nothing | End::Incomplete | End::Stopped(Stop::NoAnswer | Stop::UsedUp) => (None, true, None),
             End::Stopped(Stop::Throttled(wait)) => (None, false, Some(*wait)),
             End::Stopped(Stop::Restricted | Stop::NoSlot) => (None, false, Some(AGAIN_BASE)),
         };
+        let counts = by_relay && ended;
         let look_ups = case.look_ups.saturating_add(u32::from(counts));
         let wait = wait.unwrap_or_else(|| AGAIN_BASE.saturating_mul(1 << case.look_ups.min(16)).min(AGAIN_CAP));
         Finding {

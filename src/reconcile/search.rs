@@ -9,8 +9,10 @@ use crate::ports::{Clock as _, LookUp, MailAnswer, Mailer as _, World};
 use crate::provider::look_up::{self, Mail, Ours, Page, Seen};
 use crate::store::look_up::{Begun, Case};
 
-/// Pages of one look-up at most: 500 mails back from now.
+/// Pages of one look-up at most: 500 mails back from where the list is begun.
 const PAGES_MAX: usize = 5;
+/// Calls that must be left for a page to be read: one for it, and one for a mail that it shows.
+const PAGE_CALLS_MIN: u32 = 2;
 /// Mails of one look-up that are read one by one: more with the same recipient and subject are no case for a program.
 const CANDIDATES_MAX: usize = 10;
 /// Message ids of a row that are looked at: an attempt seldom has one, and a row has had two at most.
@@ -47,6 +49,49 @@ pub(super) struct Looked {
     pub(super) end: End,
     pub(super) pages: usize,
     pub(super) candidates: usize,
+    /// Calls that were made for this row.
+    pub(super) calls: u32,
+}
+
+/// What makes an item of a list a candidate. A list has no tags, so that no item of it proves anything.
+struct Wanted<'a> {
+    outbox_id: &'a str,
+    environment: &'a str,
+    to: &'a str,
+    subject: &'a str,
+    from: Millis,
+    until: Millis,
+}
+
+impl<'a> Wanted<'a> {
+    /// `None` where the row does not say whom it was for, or when it was tried.
+    fn of(case: &'a Case, config: &'a Config) -> Option<Self> {
+        let timing = &config.timing;
+        let until = Millis::new(case.last_at?).plus(timing.provider_timeout);
+        Some(Self {
+            outbox_id: &case.id,
+            environment: &config.sender.environment,
+            to: case.to.as_deref()?,
+            subject: case.subject.as_deref()?,
+            from: Millis::new(case.first_at?).minus(timing.skew),
+            until: until.plus(timing.skew),
+        })
+    }
+
+    /// The ids of the mails to be read whole: first those whose Message-ID names the row, then those of the time in
+    /// question that have its recipient and subject.
+    fn among<'p>(&self, page: &'p Page) -> Vec<&'p str> {
+        // An item without a time may be of any.
+        let is_in_time = |mail: &Mail| mail.created_at.is_none_or(|at| self.from <= at && at <= self.until);
+        let (named, others): (Vec<&Mail>, Vec<&Mail>) = page
+            .mails
+            .iter()
+            .partition(|mail| mail.is_named(self.outbox_id, self.environment));
+        let alike = others
+            .into_iter()
+            .filter(|mail| is_in_time(mail) && mail.looks_like(self.to, self.subject));
+        named.into_iter().chain(alike).map(|mail| mail.id.as_str()).collect()
+    }
 }
 
 /// One look-up's way through the provider.
@@ -96,66 +141,93 @@ impl<'a, W: World> Search<'a, W> {
             end: End::Nothing,
             pages: 0,
             candidates: 0,
+            calls: 0,
         };
+        let calls_before = self.calls;
         looked.end = self.search(case, &mut looked).await.unwrap_or_else(End::Stopped);
+        looked.calls = self.calls.saturating_sub(calls_before);
         looked
     }
 
+    /// What cannot be read is remembered, and keeps nothing else from being looked at: an item that stays unreadable would
+    /// hide our own mail for ever.
     async fn search(&mut self, case: &Case, looked: &mut Looked) -> Result<End, Stop> {
-        let environment = &self.config.sender.environment;
         let known: Vec<String> = serde_json::from_str(&case.message_ids).unwrap_or_default();
+        let mut complete = true;
         for id in known.iter().filter(|id| is_message_id(id)).take(KNOWN_IDS_MAX) {
-            looked.candidates = looked.candidates.saturating_add(1);
-            if let Some(mail) = self.mail(id).await?
-                && mail.is_of(&case.id, environment) == Ours::Yes
-            {
-                return Ok(End::Found(mail.id));
+            match self.judge(case, id, looked).await? {
+                Ours::Yes => return Ok(End::Found(id.clone())),
+                Ours::No => {}
+                Ours::CannotSay => complete = false,
             }
         }
-        let (Some(to), Some(subject), Some(first_at), Some(last_at)) =
-            (&case.to, &case.subject, case.first_at, case.last_at)
-        else {
+        let Some(wanted) = Wanted::of(case, self.config) else {
             return Ok(End::Incomplete);
         };
-        let timing = &self.config.timing;
-        let from = Millis::new(first_at).minus(timing.skew);
-        let until = Millis::new(last_at).plus(timing.provider_timeout).plus(timing.skew);
         let mut candidates: Vec<String> = Vec::new();
-        let mut complete = false;
-        let mut after: Option<String> = None;
-        while looked.pages < PAGES_MAX && !complete {
-            let page = self.page(after.as_deref()).await?;
-            looked.pages = looked.pages.saturating_add(1);
-            if page.unreadable > 0 {
-                return Ok(End::Incomplete);
+        // A cursor that the provider does not know, or behind which it has nothing, is no place to begin at.
+        let mut cursor = case.cursor.as_deref().filter(|id| is_message_id(id));
+        let mut after = cursor.map(str::to_owned);
+        let reached = loop {
+            if looked.pages >= PAGES_MAX || self.calls_left() < PAGE_CALLS_MIN {
+                break false;
             }
-            for mail in &page.mails {
-                // A list has no tags, but it has the header that we set ourselves.
-                if mail.is_of(&case.id, environment) == Ours::Yes {
-                    return Ok(End::Found(mail.id.clone()));
+            let page = match (self.page(after.as_deref()).await, cursor.take()) {
+                (Ok(Some(page)), None) => page,
+                (Ok(Some(page)), Some(_)) if !page.mails.is_empty() => page,
+                (Ok(_) | Err(Stop::NoAnswer), Some(_)) => {
+                    after = None;
+                    continue;
                 }
-                let in_time = mail.created_at.is_some_and(|at| from <= at && at <= until);
-                if in_time && mail.looks_like(to, subject) && !candidates.contains(&mail.id) {
-                    candidates.push(mail.id.clone());
+                (Ok(None), None) => return Err(Stop::NoAnswer),
+                (Err(stop), _) => return Err(stop),
+            };
+            looked.pages = looked.pages.saturating_add(1);
+            complete = complete && page.unreadable == 0;
+            for id in wanted.among(&page) {
+                if known.iter().chain(&candidates).any(|seen| seen == id) {
+                    continue;
+                }
+                if candidates.len() >= CANDIDATES_MAX || self.calls_left() == 0 {
+                    complete = false;
+                    break;
+                }
+                candidates.push(id.to_owned());
+                match self.judge(case, id, looked).await? {
+                    Ours::Yes => return Ok(End::Found(id.to_owned())),
+                    Ours::No => {}
+                    Ours::CannotSay => complete = false,
                 }
             }
             let oldest = page.mails.last();
-            complete = !page.has_more || oldest.is_some_and(|mail| mail.created_at.is_some_and(|at| at < from));
-            after = oldest.map(|mail| mail.id.clone());
-            if after.is_none() {
-                break;
+            let is_before = |mail: &Mail| mail.created_at.is_some_and(|at| at < wanted.from);
+            if !page.has_more || oldest.is_some_and(is_before) {
+                break true;
             }
+            let Some(oldest) = oldest else { break false };
+            after = Some(oldest.id.clone());
+        };
+        Ok(if complete && reached {
+            End::Nothing
+        } else {
+            End::Incomplete
+        })
+    }
+
+    /// Reads a mail whole: its tags, or without tags its Message-ID, say whose it is.
+    async fn judge(&mut self, case: &Case, id: &str, looked: &mut Looked) -> Result<Ours, Stop> {
+        looked.candidates = looked.candidates.saturating_add(1);
+        match self.mail(id).await {
+            Ok(Some(mail)) => Ok(mail.is_of(&case.id, &self.config.sender.environment)),
+            // Too large, or no mail at all: the next one may still be ours.
+            Ok(None) | Err(Stop::NoAnswer) => Ok(Ours::CannotSay),
+            Err(stop) => Err(stop),
         }
-        complete = complete && candidates.len() <= CANDIDATES_MAX;
-        for id in candidates.iter().take(CANDIDATES_MAX) {
-            looked.candidates = looked.candidates.saturating_add(1);
-            match self.mail(id).await?.map(|mail| mail.is_of(&case.id, environment)) {
-                Some(Ours::Yes) => return Ok(End::Found(id.clone())),
-                Some(Ours::No) => {}
-                Some(Ours::CannotSay) | None => complete = false,
-            }
-        }
-        Ok(if complete { End::Nothing } else { End::Incomplete })
+    }
+
+    /// Calls that may still be made for the row at hand.
+    const fn calls_left(&self) -> u32 {
+        self.calls_max.saturating_sub(self.calls)
     }
 
     /// One mail; `None` where the provider has none of this id.
@@ -169,12 +241,14 @@ impl<'a, W: World> Search<'a, W> {
         }
     }
 
-    async fn page(&mut self, after: Option<&str>) -> Result<Page, Stop> {
+    /// One page; `None` where the provider knows no such place in its list.
+    async fn page(&mut self, after: Option<&str>) -> Result<Option<Page>, Stop> {
         match self.call(LookUp::Page { after }, look_up::page).await? {
-            Seen::Found(page) => Ok(page),
+            Seen::Found(page) => Ok(Some(page)),
+            Seen::NotFound => Ok(None),
             Seen::Restricted => self.stop(Stop::Restricted),
             Seen::Throttled(wait) => self.stop(Stop::Throttled(wait)),
-            Seen::NotFound | Seen::NotNow => Err(Stop::NoAnswer),
+            Seen::NotNow => Err(Stop::NoAnswer),
         }
     }
 

@@ -49,6 +49,9 @@ const DUE: &str = "SELECT id FROM (
       ORDER BY look_up_at, seq LIMIT ?2))
   ORDER BY look_up_at, seq LIMIT ?2";
 
+/// Settled rows that are looked at for a cursor. On an account where a list is long, one of a hundred was sent.
+const CURSOR_ROWS_MAX: i64 = 100;
+
 /// What a look-up begins with.
 #[derive(Clone, Debug)]
 pub struct BeginRequest<'a> {
@@ -62,6 +65,8 @@ pub struct BeginRequest<'a> {
     pub look_up_at: Millis,
     /// How long a claim lasts, in ms: an attempt that was never closed may have called until then.
     pub lease_ms: i64,
+    /// How long after an attempt's end the provider may have taken its mail, in ms.
+    pub call_ms: i64,
     /// The provider, whose pace it is.
     pub provider: &'a str,
     /// Calls that one row may need.
@@ -89,6 +94,9 @@ pub struct Case {
     pub to: Option<String>,
     /// The subject in the sealed request.
     pub subject: Option<String>,
+    /// The provider's id of a mail of ours that is younger than this one: the list may be begun behind it. `None` where
+    /// there is none soon after.
+    pub cursor: Option<String>,
 }
 
 row!(Case {
@@ -98,7 +106,8 @@ row!(Case {
     last_at,
     message_ids,
     to,
-    subject
+    subject,
+    cursor
 });
 
 /// What a look-up may do.
@@ -136,6 +145,8 @@ pub async fn begin(database: &impl Database, request: &BeginRequest<'_>) -> Resu
                 due_only.clone(),
                 now.clone(),
                 Value::Integer(request.lease_ms),
+                Value::Integer(request.call_ms),
+                Value::Integer(CURSOR_ROWS_MAX),
             ],
         ),
         Statement::new(FIRST_SLOT, vec![provider.clone(), now.clone()]),
@@ -186,17 +197,37 @@ macro_rules! attempts_of {
     };
 }
 
-/// ?4 lease
+/// When the last such attempt was over, at the latest. ?4 lease
+macro_rules! last_at {
+    () => {
+        attempts_of!("max(coalesce(a.closed_at, a.planned_at + ?4))")
+    };
+}
+
+/// The cursor is of the same account, and was first tried when the provider could not take this row's mail any more:
+/// when it was settled says less, because an answer under an old key is about an old mail. A message id that a person
+/// gave may be mistyped. ?4 lease, ?5 how long the provider may take a mail after that, ?6 settled rows to look at
 const CASES: &str = concat!(
     "SELECT o.id, o.look_ups, ",
     attempts_of!("min(a.opened_at)"),
     " AS first_at, ",
-    attempts_of!("max(coalesce(a.closed_at, a.planned_at + ?4))"),
+    last_at!(),
     " AS last_at, ",
     attempts_of!("json_group_array(DISTINCT a.provider_message_id) FILTER (WHERE a.provider_message_id IS NOT NULL)"),
     " AS message_ids,
        (SELECT s.body ->> '$.to' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)) AS \"to\",
-       (SELECT s.body ->> '$.subject' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)) AS subject ",
+       (SELECT s.body ->> '$.subject' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)) AS subject,
+       (SELECT c.provider_message_id
+        FROM (SELECT s.* FROM outbox s
+              WHERE s.settled_at > ?5 + ",
+    last_at!(),
+    " AND s.pruned_at IS NULL
+              ORDER BY s.settled_at LIMIT ?6) c
+        WHERE c.status = 'sent' AND c.cause <> 'verdict_sent'
+          AND c.provider = o.provider AND c.provider_scope = o.provider_scope
+          AND (SELECT min(f.opened_at) FROM attempts f WHERE f.outbox_id = c.id) > ?5 + ",
+    last_at!(),
+    " ORDER BY c.settled_at LIMIT 1) AS cursor ",
     to_look_up!(),
     " ORDER BY j.key"
 );

@@ -14,6 +14,8 @@ const ROWS_MAX: i64 = 100;
 const RECEIPTS_MAX: i64 = 1_000;
 /// Closed entries of the parking that one tick prunes at most: ten orders that discard as many as one may.
 const CLOSED_ENTRIES_MAX: i64 = 1_000;
+/// How long a complaint or a permanent bounce waits for its mail, in ms: a person may say weeks later which mail it was.
+const GRAVE_NEWS_MS: i64 = 90 * 86_400_000;
 
 /// The statements that prune the next rows which were settled at or before `settled_until`. They belong into one
 /// transaction, in this order: the last one takes the rows out of the page of all.
@@ -36,7 +38,11 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
         ),
         Statement::new(
             RECEIPTS,
-            vec![Value::Integer(settled_until.get()), Value::Integer(RECEIPTS_MAX)],
+            vec![
+                Value::Integer(settled_until.get()),
+                Value::Integer(RECEIPTS_MAX),
+                Value::Integer(now.get().saturating_sub(GRAVE_NEWS_MS)),
+            ],
         ),
         Statement::new(RESOLVED_LETTERS, resolved.clone()),
         Statement::new(RESOLVED_SEALS, resolved.clone()),
@@ -69,9 +75,11 @@ const EVENTS: &str = concat!(
 /// ?3 now
 const MARK: &str = concat!("UPDATE outbox SET pruned_at = ?3 WHERE id IN ", page!());
 
-/// ?1 received until, ?2 at most
+/// ?1 received until, ?2 at most, ?3 the same for grave news that still waits
 const RECEIPTS: &str = "DELETE FROM receipts WHERE event_id IN
-  (SELECT event_id FROM receipts WHERE received_at <= ?1 ORDER BY received_at LIMIT ?2)";
+  (SELECT event_id FROM receipts WHERE received_at <= ?1
+     AND (outbox_id IS NOT NULL OR received_at <= ?3 OR NOT (news = 'complained' OR detail IS 'permanent'))
+   ORDER BY received_at LIMIT ?2)";
 
 /// Rows that stay unknown although a person has decided about them: what is personal goes after the same time.
 /// ?1 resolved until, ?2 at most

@@ -352,6 +352,7 @@ macro_rules! result {
            WHEN judged.in_doubt > 0 THEN 'unknown'
            WHEN judged.cause = 'recipient_suppressed' THEN 'suppressed'
            WHEN judged.cause = 'window_missed' THEN 'expired'
+           WHEN judged.cause = 'first_was_sent' THEN 'canceled'
            ELSE 'still_unreadable' END"
     };
 }

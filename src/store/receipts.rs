@@ -37,7 +37,7 @@ pub struct NewReceipt<'a> {
     /// The account that this program sends through.
     pub provider_scope: &'a str,
     /// The provider's id of the mail.
-    pub message_id: Option<&'a str>,
+    pub message_id: &'a str,
     /// The outbox id that the mail carries.
     pub tagged_id: Option<&'a str>,
     /// Whom it is about.
@@ -106,7 +106,7 @@ pub async fn hear(database: &impl Database, receipt: &NewReceipt<'_>, now: Milli
                 Value::Integer(now.get()),
                 text(Some(receipt.provider)),
                 text(Some(receipt.provider_scope)),
-                text(receipt.message_id),
+                text(Some(receipt.message_id)),
                 text(receipt.tagged_id),
                 text(recipient),
                 Value::Integer(of_the_row),
@@ -155,6 +155,7 @@ fn effects(now: Millis) -> Vec<Statement> {
         Statement::new(PROVE, vec![now.clone()]),
         Statement::new(PROVE_REFUSED, vec![now.clone()]),
         Statement::new(SECOND_MAIL, vec![now.clone()]),
+        Statement::new(JOIN_PROVED, Vec::new()),
     ];
     statements.extend(consequences(&now));
     statements
@@ -187,19 +188,20 @@ fn ranks() -> Value {
     Value::Text(text.clone())
 }
 
-/// By the id that the mail carries, otherwise by the provider's id within the account. Nothing where the event is known.
+/// By the id that the mail carries, otherwise by the provider's id within the account. Nothing where the event is known,
+/// unless it still waits for a row and there is one now.
 /// ?1 event, ?2 news, ?3 detail, ?4 at, ?5 now, ?6 provider, ?7 scope, ?8 message id, ?9 tagged id, ?10 recipient,
 /// ?11 whether the row's recipient is meant
 const RECORD: &str = "INSERT INTO receipts (event_id, news, detail, at, received_at, provider, provider_scope,
-    message_id, tagged_id, recipient_hash, outbox_id)
-  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-    coalesce(?10, CASE WHEN ?11 THEN (SELECT o.recipient_hash FROM outbox o WHERE o.id = found.id) END), found.id
+    message_id, tagged_id, recipient_hash, of_the_row, outbox_id)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, found.id
   FROM (SELECT coalesce(
     (SELECT o.id FROM outbox o WHERE o.id = ?9),
     (SELECT o.id FROM outbox o WHERE o.provider = ?6 AND o.provider_scope = ?7 AND o.provider_message_id = ?8)) AS id)
     AS found
   WHERE true
-  ON CONFLICT (event_id) DO NOTHING";
+  ON CONFLICT (event_id) DO UPDATE SET outbox_id = excluded.outbox_id
+    WHERE receipts.outbox_id IS NULL AND excluded.outbox_id IS NOT NULL";
 
 /// Receipts that waited for a message id which this settle has written. ?1 settlements
 const JOIN_SETTLED: &str = "UPDATE receipts SET outbox_id = o.id
@@ -239,7 +241,8 @@ macro_rules! proofs {
 }
 
 /// any state without a message id -> sent. An event of the mail proves that it was accepted, whoever holds the row and
-/// whatever was thought of it. OR IGNORE leaves out a row whose message id another row has. ?1 now
+/// whatever was thought of it; a message id that a person named, and that nothing has confirmed, gives way to it.
+/// OR IGNORE leaves out a row whose message id another row has. ?1 now
 const PROVE: &str = concat!(
     "UPDATE OR IGNORE outbox SET
        status = 'sent', cause = 'proved_by_receipt', provider_message_id = proof.message_id,
@@ -250,10 +253,13 @@ const PROVE: &str = concat!(
        next_attempt_at = NULL, relay_at = NULL, updated_at = ?1
      FROM ",
     proofs!(),
-    " WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL"
+    " WHERE outbox.id = proof.id
+       AND (outbox.provider_message_id IS NULL OR (outbox.cause = 'verdict_sent' AND outbox.delivery IS NULL
+         AND outbox.provider_message_id <> proof.message_id))"
 );
 
-/// open, dead_letter, failed, ... -> unknown: accepted, but under an id that proves another mail. ?1 now
+/// open, dead_letter, failed, ... -> unknown: accepted, but under an id that proves another mail. A row that is unknown
+/// already says so from now on. ?1 now
 const PROVE_REFUSED: &str = concat!(
     "UPDATE outbox SET
        status = 'unknown', cause = 'message_id_conflict', last_error = 'message_id_conflict',
@@ -261,7 +267,8 @@ const PROVE_REFUSED: &str = concat!(
        suspect = 0, lone_claim = 0, next_attempt_at = NULL, relay_at = NULL, updated_at = ?1
      FROM ",
     proofs!(),
-    " WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL AND outbox.status <> 'unknown'"
+    " WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL
+       AND (outbox.status <> 'unknown' OR (outbox.cause <> 'message_id_conflict' AND outbox.resolved_at IS NULL))"
 );
 
 /// An event of a mail that carries the row's id under another message id: a second mail, written down once. ?1 now
@@ -273,6 +280,18 @@ const SECOND_MAIL: &str = concat!(
     unprocessed!(),
     " AND o.provider_message_id <> r.message_id
        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.outbox_id = o.id AND e.cause = 'duplicate_seen')"
+);
+
+/// What was said of a mail before anybody knew whose it is, now that an event has told.
+const JOIN_PROVED: &str = concat!(
+    "UPDATE receipts SET outbox_id = proved.id
+     FROM (SELECT DISTINCT o.id, o.provider, o.provider_message_id
+       FROM receipts r JOIN outbox o ON o.id = r.outbox_id AND o.provider_message_id = r.message_id
+       WHERE ",
+    unprocessed!(),
+    ") AS proved
+     WHERE receipts.outbox_id IS NULL AND receipts.message_id = proved.provider_message_id
+       AND receipts.provider = proved.provider"
 );
 
 /// Where the mail is. News of a later time outranks an earlier one, at the same time the one that says more; what is
@@ -299,24 +318,51 @@ const DELIVERY: &str = concat!(
          outbox.delivery_at, outbox.delivery_rank))"
 );
 
-/// A permanent bounce or a complaint suppresses the one recipient that it names. What is older than a lift, or than an
-/// end that somebody set, does not undo it. ?1 now
+/// Whether the news is newer than all that the entry knows of.
+macro_rules! is_new {
+    () => {
+        "excluded.news_at > coalesce(suppressions.news_at, 0)"
+    };
+}
+
+/// A permanent bounce or a complaint suppresses the one recipient that it is about, for good. News that the entry does not
+/// know of renews one that somebody has lifted or given an end; news that it knows of, told once more, does not.
+/// ?1 now
 const SUPPRESS: &str = concat!(
-    "INSERT INTO suppressions (recipient_hash, family, reason, until, created_at, fact_at, outbox_id)
-     SELECT r.recipient_hash, '*', CASE WHEN max(r.news = 'complained') THEN 'complained' ELSE 'bounced' END, NULL, ?1,
-       max(r.at), min(r.outbox_id)
-     FROM receipts r
-     WHERE ",
+    "INSERT INTO suppressions (recipient_hash, family, reason, until, created_at, fact_at, news_at, outbox_id)
+     SELECT news.recipient_hash, '*', CASE WHEN max(news.complained) THEN 'complained' ELSE 'bounced' END, NULL, ?1,
+       max(news.at), max(news.at), min(news.outbox_id)
+     FROM (SELECT coalesce(r.recipient_hash, CASE WHEN r.of_the_row THEN o.recipient_hash END) AS recipient_hash,
+         r.news = 'complained' AS complained, r.at, r.outbox_id
+       FROM receipts r JOIN outbox o ON o.id = r.outbox_id
+       WHERE ",
     unprocessed!(),
-    " AND r.recipient_hash IS NOT NULL AND (r.news = 'complained' OR (r.news = 'bounced' AND r.detail = 'permanent'))
-     GROUP BY r.recipient_hash
+    " AND (r.news = 'complained' OR (r.news = 'bounced' AND r.detail = 'permanent'))) AS news
+     WHERE news.recipient_hash IS NOT NULL
+     GROUP BY news.recipient_hash
      ON CONFLICT (recipient_hash, family) DO UPDATE SET
-       reason = excluded.reason, until = NULL, lifted_at = NULL, created_at = excluded.created_at,
-       fact_at = excluded.fact_at, outbox_id = excluded.outbox_id
-     WHERE CASE
-       WHEN suppressions.lifted_at IS NOT NULL THEN excluded.fact_at > suppressions.lifted_at
-       WHEN suppressions.until IS NOT NULL THEN excluded.fact_at > suppressions.created_at
-       ELSE excluded.reason = 'complained' AND suppressions.reason <> 'complained' END"
+       reason = CASE WHEN lifted_at IS NULL AND reason = 'complained' THEN reason
+         WHEN ",
+    is_new!(),
+    " OR (lifted_at IS NULL AND excluded.reason = 'complained') THEN excluded.reason
+         ELSE reason END,
+       created_at = CASE WHEN ",
+    is_new!(),
+    " AND (lifted_at IS NOT NULL OR until IS NOT NULL) THEN excluded.created_at
+         ELSE created_at END,
+       outbox_id = CASE WHEN ",
+    is_new!(),
+    " THEN excluded.outbox_id ELSE outbox_id END,
+       until = CASE WHEN ",
+    is_new!(),
+    " THEN NULL ELSE until END,
+       lifted_at = CASE WHEN ",
+    is_new!(),
+    " THEN NULL ELSE lifted_at END,
+       fact_at = CASE WHEN ",
+    is_new!(),
+    " THEN excluded.fact_at ELSE fact_at END,
+       news_at = max(coalesce(news_at, 0), excluded.news_at)"
 );
 
 /// ?1 now

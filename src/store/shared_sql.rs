@@ -25,8 +25,8 @@ macro_rules! due {
     };
 }
 
-/// Why `o` must not be sent any more, as a code, or NULL. In order: what nobody may repeat, who must not be written
-/// to, what is too late, what killed its worker too often, what no version here can read.
+/// Why `o` must not be sent any more, as a code, or NULL. In order: what nobody may repeat, what was to be sent once more
+/// and proved to have gone out the first time, who must not be written to, what is too late, what killed its worker too often, what no version here can read.
 ///
 /// Parameters: now, the used part of the provider window (ms), known templates (JSON array of
 /// `{family, template, version}`), how many lone deaths end a row.
@@ -35,6 +35,8 @@ macro_rules! stop_cause {
         concat!(
             "CASE
                WHEN o.doubts > 0 AND o.window_anchor_at + ", $window, " <= ", $now, " THEN 'provider_window_closed'
+               WHEN o.doubts = 0 AND EXISTS (SELECT 1 FROM outbox before
+                 WHERE before.id = o.resend_of AND before.status = 'sent') THEN 'first_was_sent'
                WHEN EXISTS (SELECT 1 FROM suppressions s
                  WHERE s.recipient_hash = o.recipient_hash AND s.family IN ('*', o.family)
                    AND s.lifted_at IS NULL AND (s.until IS NULL OR s.until > ", $now, ")) THEN 'recipient_suppressed'
@@ -55,12 +57,13 @@ macro_rules! stop_assignments {
                WHEN doubts > 0 THEN 'unknown'
                WHEN stop.cause = 'recipient_suppressed' THEN 'suppressed'
                WHEN stop.cause = 'window_missed' THEN 'expired'
+               WHEN stop.cause = 'first_was_sent' THEN 'canceled'
                ELSE 'dead_letter' END,
              cause = stop.cause,
              last_error = stop.cause,
              dead_class = CASE WHEN doubts = 0 AND stop.cause IN ('claims_exhausted', 'outbox_id_unclaimed')
                THEN 'pipeline' END,
-             settled_at = CASE WHEN doubts = 0 AND stop.cause IN ('recipient_suppressed', 'window_missed')
+             settled_at = CASE WHEN doubts = 0 AND stop.cause IN ('recipient_suppressed', 'window_missed', 'first_was_sent')
                THEN ",
             $now,
             " END,

@@ -76,13 +76,24 @@ pub enum Judged {
     MessageIdConflict,
     /// There is no letter to send any more. Nothing was written.
     LetterGone,
+    /// The provider has taken a mail of this row, under whatever id. Nothing was written.
+    ProofExists,
 }
 
 /// Positions of the statements that abort a verdict.
 const STILL_UNKNOWN_AT: usize = 1;
 const THEN_AT: usize = 2;
 
-/// "The provider has it, under this id." unknown -> sent.
+/// Where this program's mails go out.
+#[derive(Clone, Copy, Debug)]
+pub struct Account<'a> {
+    /// The provider.
+    pub provider: &'a str,
+    /// The account there.
+    pub scope: &'a str,
+}
+
+/// "The provider has it, under this id." unknown -> sent. A row that was never sealed takes `account`.
 ///
 /// # Errors
 /// [`DatabaseError`]; `Ambiguous` leaves open whether it was carried out, and the same order given again finds out.
@@ -90,6 +101,7 @@ pub async fn judge_sent(
     database: &impl Database,
     id: &str,
     message_id: &str,
+    account: &Account<'_>,
     order: &Order<'_>,
 ) -> Result<Judged, DatabaseError> {
     let row = Value::Text(id.to_owned());
@@ -98,7 +110,13 @@ pub async fn judge_sent(
         still_unknown(id),
         Statement::new(
             SENT,
-            vec![row, Value::Text(message_id.to_owned()), Value::Integer(order.now.get())],
+            vec![
+                row,
+                Value::Text(message_id.to_owned()),
+                Value::Integer(order.now.get()),
+                Value::Text(account.provider.to_owned()),
+                Value::Text(account.scope.to_owned()),
+            ],
         ),
         line(order, "unknown_resolve", id, "sent"),
     ];
@@ -122,18 +140,12 @@ pub async fn judge_not_sent(database: &impl Database, id: &str, order: &Order<'_
     let statements = vec![
         schema_guard(),
         still_unknown(id),
+        Statement::new(NO_PROOF, vec![row.clone()]),
         Statement::new(RULE_OUT, vec![row.clone(), now.clone()]),
         Statement::new(NOT_SENT, vec![row, now]),
         line(order, "unknown_resolve", id, "not_sent"),
     ];
-    // Nothing here has a constraint of its own, so another refusal than the first is a defect.
-    match database.run(Transaction::write(statements)).await {
-        Ok(_) => Ok(Judged::Done),
-        Err(DatabaseError::Constraint {
-            statement: STILL_UNKNOWN_AT,
-        }) => Ok(Judged::NotUnknown),
-        Err(error) => Err(guarded(error)),
-    }
+    judged(database.run(Transaction::write(statements)).await, Judged::ProofExists).map(|(judged, _)| judged)
 }
 
 /// The row that was made to be sent again.
@@ -179,7 +191,7 @@ pub async fn judge_send_again(
     let (judged, results) = judged(database.run(Transaction::write(statements)).await, Judged::LetterGone)?;
     let resend = match judged {
         Judged::Done => Some(rows_at(&results, 7)?.into_iter().next().ok_or(DatabaseError::Shape)?),
-        Judged::NotUnknown | Judged::MessageIdConflict | Judged::LetterGone => None,
+        Judged::NotUnknown | Judged::MessageIdConflict | Judged::LetterGone | Judged::ProofExists => None,
     };
     Ok((judged, resend))
 }
@@ -242,13 +254,21 @@ const STILL_UNKNOWN: &str = "INSERT INTO guards (broken)
   SELECT 'unknown' WHERE NOT EXISTS (SELECT 1 FROM outbox
     WHERE id = ?1 AND status = 'unknown' AND resolved_at IS NULL)";
 
+/// An answer with a message id, or an event of the mail, is proof that it went out: nobody's word stands against it.
+/// ?1 id
+const NO_PROOF: &str = "INSERT INTO guards (broken)
+  SELECT 'proof' WHERE EXISTS (SELECT 1 FROM attempts WHERE outbox_id = ?1 AND outcome = 'accepted')
+    OR EXISTS (SELECT 1 FROM receipts WHERE outbox_id = ?1)";
+
 /// ?1 id
 const LETTER_THERE: &str = "INSERT INTO guards (broken)
   SELECT 'letter' WHERE NOT EXISTS (SELECT 1 FROM letters WHERE outbox_id = ?1)";
 
-/// unknown -> sent, by a person's word. A message id that another row has is refused by the index. ?1 id, ?2 message id, ?3 now
+/// unknown -> sent, by a person's word. A message id that another row has is refused by the index, so the account has to
+/// stand there. ?1 id, ?2 message id, ?3 now, ?4 provider, ?5 scope
 const SENT: &str = "UPDATE outbox SET
-    status = 'sent', cause = 'verdict_sent', provider_message_id = ?2, settled_at = ?3, last_error = NULL, updated_at = ?3
+    status = 'sent', cause = 'verdict_sent', provider_message_id = ?2,
+    provider = coalesce(provider, ?4), provider_scope = coalesce(provider_scope, ?5), settled_at = ?3, last_error = NULL, updated_at = ?3
   WHERE id = ?1 AND status = 'unknown' AND resolved_at IS NULL";
 
 /// The triggers count the doubts anew: none is left. ?1 id, ?2 now

@@ -6,6 +6,7 @@ use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::row::{row, rows_at};
 use super::shared_sql::movable;
+use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
 /// Waiting rows that one click ends at most, so that a click stays one short transaction. What is left finds the
@@ -13,10 +14,12 @@ use crate::outbox::time::Millis;
 const ENDED_MAX: i64 = 1_000;
 
 /// What a click did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsubscribed {
     /// Waiting rows that it ended.
     pub ended: usize,
+    /// Those among them that may have gone out: they ask for a person now.
+    pub unknown: Vec<String>,
 }
 
 /// "The recipient of this row wants no more mails of its family." `None` where there is no such row.
@@ -32,6 +35,11 @@ pub async fn unsubscribe(
 ) -> Result<Option<Unsubscribed>, DatabaseError> {
     struct Found {}
     row!(Found {});
+    struct Ended {
+        id: String,
+        status: Status,
+    }
+    row!(Ended { id, status });
     let id = Value::Text(outbox_id.to_owned());
     let at = Value::Integer(now.get());
     let statements = vec![
@@ -44,9 +52,16 @@ pub async fn unsubscribe(
         .run(Transaction::repeatable_write(statements))
         .await
         .map_err(guarded)?;
-    let ended = rows_at::<Found>(&results, 2)?.len();
+    let ended: Vec<Ended> = rows_at(&results, 2)?;
     let found = !rows_at::<Found>(&results, 3)?.is_empty();
-    Ok(found.then_some(Unsubscribed { ended }))
+    Ok(found.then(|| Unsubscribed {
+        ended: ended.len(),
+        unknown: ended
+            .into_iter()
+            .filter(|row| row.status == Status::Unknown)
+            .map(|row| row.id)
+            .collect(),
+    }))
 }
 
 /// The recipient's wish, for this family alone: a suppression of every family stands beside it untouched. One that is
@@ -73,7 +88,7 @@ const END_WAITING: &str = concat!(
        WHERE known.id = ?1 AND o.relay_at IS NOT NULL AND ",
     movable!("?2"),
     " LIMIT ?3)
-     RETURNING id"
+     RETURNING id, status"
 );
 
 /// ?1 id

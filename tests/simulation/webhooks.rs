@@ -163,6 +163,7 @@ fn event(
         at,
         tagged,
         suppresses: hash.filter(|_| item.suppresses),
+        heard_at: 0,
         may_be_lost: sim.setting.programs.contains(&Program::OtherAccount),
     };
     sim.oracle.said(&told);
@@ -253,7 +254,8 @@ async fn send(sim: &Rc<Sim>, event_id: &str, body: &str, told: Option<Told>) {
         match post(sim, event_id, body).await {
             Some(200..=299) => {
                 if let Some(told) = told {
-                    sim.oracle.heard(told, &sim.store);
+                    let heard_at = sim.now();
+                    sim.oracle.heard(Told { heard_at, ..told }, &sim.store);
                 }
                 return;
             }

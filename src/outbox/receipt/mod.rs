@@ -148,7 +148,7 @@ pub struct Receipt {
     /// When it happened, by the provider's clock.
     pub at: Millis,
     /// The provider's id of the mail.
-    pub message_id: Option<String>,
+    pub message_id: String,
     /// The outbox id that the mail carries, in its tag or in its Message-ID.
     pub tagged_id: Option<String>,
     /// Whom it names.
@@ -162,7 +162,8 @@ pub enum Reading {
     About(Receipt),
     /// About a mail that another environment sent.
     OtherEnvironment,
-    /// About something that is no mail we sent: contacts, domains, received mail.
+    /// About something that is no mail we sent: contacts, domains, received mail; or a kind of news that nobody here knows,
+    /// about a mail that nothing says is ours.
     NotAboutAMail,
     /// Nobody here understands it: a code of ours says why.
     NotUnderstood(&'static str),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::named::named;
 use super::{BounceKind, News, Reading, Receipt};
-use crate::outbox::id::{is_message_id, is_outbox_id};
+use crate::outbox::id::{is_message_id, is_outbox_id, message_id_names};
 use crate::outbox::tags::{self, ENVIRONMENT_TAG, OUTBOX_ID_TAG};
 use crate::outbox::time::Millis;
 
@@ -56,12 +56,23 @@ pub fn read(body: &[u8], environment: &str) -> Reading {
     }
     let nothing = Map::new();
     let data = event.get("data").and_then(Json::as_object).unwrap_or(&nothing);
+    let header = header(data, MESSAGE_ID_HEADER).and_then(message_id_names);
     // Before anything else can be found wanting: what is wrong with another environment's mail is told there.
-    if tag(data, ENVIRONMENT_TAG).is_some_and(|value| tags::restore(value).as_deref() != Some(environment)) {
+    let is_elsewhere = match tag(data, ENVIRONMENT_TAG) {
+        Some(value) => tags::restore(value).as_deref() != Some(environment),
+        None => header.is_some_and(|(_, other)| other != environment),
+    };
+    if is_elsewhere {
         return Reading::OtherEnvironment;
     }
+    let tagged_id = tag(data, OUTBOX_ID_TAG)
+        .and_then(tags::restore)
+        .filter(|id| is_outbox_id(id))
+        .or_else(|| header.map(|(id, _)| id.to_owned()));
+    let is_ours = tagged_id.is_some() || tag(data, ENVIRONMENT_TAG).is_some();
     let Some(news) = kind.strip_prefix(MAIL_PREFIX).and_then(news_of) else {
-        return TYPE_UNKNOWN;
+        // A new kind of news about the mails of every program on the account would fill the parking.
+        return if is_ours { TYPE_UNKNOWN } else { Reading::NotAboutAMail };
     };
     let Some(at) = event.get("created_at").and_then(Json::as_str).and_then(event_time) else {
         return TIME_INVALID;
@@ -71,10 +82,10 @@ pub fn read(body: &[u8], environment: &str) -> Reading {
         .and_then(Json::as_str)
         .filter(|id| is_message_id(id))
         .map(str::to_owned);
-    let tagged_id = tagged_id(data);
-    if message_id.is_none() && tagged_id.is_none() {
+    // Our tag alone would say whose mail it is, and prove nothing: an acceptance has an id.
+    let Some(message_id) = message_id else {
         return WITHOUT_MAIL;
-    }
+    };
     Reading::About(Receipt {
         news,
         bounce: match news {
@@ -138,21 +149,6 @@ fn event_time(text: &str) -> Option<Millis> {
     };
     let minutes = if hours_alone { ":00" } else { "" };
     Millis::parse_rfc3339(&format!("{date}T{time}{minutes}")).ok()
-}
-
-/// The outbox id that the mail carries: its tag, or the Message-ID that we gave it, `<{outbox id}@...>`.
-fn tagged_id(data: &Map<String, Json>) -> Option<String> {
-    tag(data, OUTBOX_ID_TAG)
-        .and_then(tags::restore)
-        .filter(|id| is_outbox_id(id))
-        .or_else(|| {
-            let (id, _) = header(data, MESSAGE_ID_HEADER)?
-                .trim()
-                .strip_prefix('<')?
-                .strip_suffix('>')?
-                .split_once('@')?;
-            is_outbox_id(id).then(|| id.to_owned())
-        })
 }
 
 /// The value of a tag. Sent as a list of names and values, tags come back as an object; both are read.

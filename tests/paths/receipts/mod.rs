@@ -1,6 +1,7 @@
 //! What the provider says: signed events become proof, delivery news and suppressions, in any order, once.
 
 mod delivery;
+mod late;
 mod proof;
 mod strangers;
 mod suppress;

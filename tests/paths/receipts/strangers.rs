@@ -29,7 +29,7 @@ async fn what_is_not_ours_is_skipped_and_what_nobody_understands_is_parked() {
     for (number, body) in [
         "\u{0}",
         "[]",
-        r#"{"type":"email.teleported","created_at":"2026-01-01T00:00:00Z","data":{"email_id":"x"}}"#,
+        r#"{"type":"email.teleported","created_at":"2026-01-01T00:00:00Z","data":{"email_id":"x","tags":{"sealpost_env":"test"}}}"#,
         r#"{"type":"email.delivered","created_at":"yesterday","data":{"email_id":"x"}}"#,
         r#"{"type":"email.delivered","created_at":"2026-01-01T00:00:00Z","data":{}}"#,
     ]

@@ -55,7 +55,12 @@ const OWN: [&str; 19] = [
     "retried_by_operator",
 ];
 
-const STOPPED: [&str; 3] = ["recipient_suppressed", "unsubscribed", "window_missed"];
+const STOPPED: [&str; 4] = [
+    "recipient_suppressed",
+    "unsubscribed",
+    "window_missed",
+    "first_was_sent",
+];
 const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
 
 /// Who must not be written to: found at the claim or by the relay, or said by the recipient just now.
@@ -121,6 +126,12 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("pending", "sent", Causes::Of(PROOF)),
         arrow("enqueued", "sent", Causes::Of(PROOF)),
         arrow("failed", "sent", Causes::Of(&["look_up_found"])),
+        // A repetition whose first mail was proved meanwhile.
+        arrow("pending", "canceled", Causes::Of(&["first_was_sent"])),
+        arrow("enqueued", "canceled", Causes::Of(&["first_was_sent"])),
+        arrow("retry", "canceled", Causes::Of(&["first_was_sent"])),
+        arrow("processing", "canceled", Causes::Of(&["first_was_sent"])),
+        arrow("dead_letter", "canceled", Causes::Of(&["first_was_sent"])),
         // What an operator's retry finds.
         arrow("dead_letter", "suppressed", Causes::Of(&["recipient_suppressed"])),
         arrow("dead_letter", "expired", Causes::Of(&["window_missed"])),

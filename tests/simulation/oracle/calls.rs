@@ -165,6 +165,14 @@ impl State {
         if doubtful.is_some_and(|first| now - first > allowed) {
             wrong.push("after the window of an attempt in doubt");
         }
+        if let Some(first) = row.resend_of.as_ref().and_then(|of| self.rows.get(of))
+            && first.status == "sent"
+            && own.is_some_and(|(_, claimed)| self.sent_at.get(&first.id).is_some_and(|at| *at < claimed))
+        {
+            self.report.checked(Invariant::I2);
+            let what = format!("a call for {}, whose first mail was proved before its claim", row.id);
+            self.broken(Invariant::I2, what);
+        }
         for what in wrong {
             self.broken(Invariant::I6, format!("a call for {} {what}", row.id));
         }

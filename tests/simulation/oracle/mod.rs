@@ -107,6 +107,8 @@ struct State {
     mail_of: BTreeMap<String, String>,
     /// What the program was told about each mail, and took.
     told_of: BTreeMap<String, Vec<Told>>,
+    /// After how many transactions each row was sent.
+    sent_at: BTreeMap<String, u64>,
     /// The row that each row is sent again as, by what people were told.
     again: BTreeMap<String, String>,
     /// What happened to mails after their acceptance.

@@ -15,6 +15,8 @@ pub struct Told {
     pub tagged: bool,
     /// Nobody may write to this recipient any more, by hash.
     pub suppresses: Option<String>,
+    /// When the program answered it well.
+    pub heard_at: i64,
     /// Accounts changed in this run: an event without our id may have come to the wrong one.
     pub may_be_lost: bool,
 }
@@ -103,18 +105,19 @@ impl State {
                    AND reason IN ('bounced', 'complained') AND lifted_at IS NULL",
                 &of.0,
             );
-            let said = self
-                .happened
-                .iter()
-                .filter(|told| told.suppresses.as_ref() == Some(&of.0));
-            let last = said.map(|told| told.at).max();
-            // What somebody lifted comes back for a newer fact alone; the clocks of the two may differ.
+            let said = |told: &&Told| told.suppresses.as_ref() == Some(&of.0);
+            let last = self.happened.iter().filter(said).map(|told| told.at).max();
+            // What somebody lifted comes back for news alone: for what had not been heard when it was lifted, and is newer
+            // than what had.
             let lifted = store.one_number(
                 "SELECT coalesce(max(at), 0) FROM suppression_history
                  WHERE recipient_hash = ?1 AND family = '*' AND change = 'lifted'",
                 &of.0,
             );
-            if by_news > 0 && last.is_none_or(|last| last + self.skew_ms < lifted) {
+            let heard = self.told_of.values().flatten().filter(said);
+            let before = heard.filter(|told| told.heard_at + self.skew_ms < lifted);
+            let known = before.map(|told| told.at).max();
+            if by_news > 0 && last.is_none_or(|last| known.is_some_and(|known| last <= known)) {
                 let what = "a recipient is suppressed of whom nobody said anything, or nothing new".to_owned();
                 self.broken(Invariant::I7, what);
             }

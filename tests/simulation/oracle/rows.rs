@@ -117,6 +117,7 @@ impl State {
         self.claims(who, now, old, row);
         self.report.checked(Invariant::I4);
         if row.status == "sent" && old.status != "sent" {
+            self.sent_at.insert(row.id.clone(), self.transactions);
             self.proof(row);
         }
         if old.status == "sent" && row.status != "sent" {
@@ -189,10 +190,11 @@ impl State {
     /// A consumer moves a row that nobody holds: it claims it, ends it for what forbids the mail, or puts it aside. What
     /// an answer of the provider asks for is a settle's alone, and a settle needs the claim.
     fn without_claim(&mut self, who: Who, old: &OutboxRow, row: &OutboxRow) {
-        const CAUSES: [&str; 10] = [
+        const CAUSES: [&str; 11] = [
             "claimed",
             "provider_window_closed",
             "recipient_suppressed",
+            "first_was_sent",
             "window_missed",
             "claims_exhausted",
             "outbox_id_unclaimed",

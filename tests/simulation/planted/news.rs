@@ -5,7 +5,7 @@ use sealpost::store::database::Transaction;
 use super::{BASE, Parts, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 12] = [
+pub const ALL: [&Planted; 13] = [
     &MARKED_FIRST,
     &PROOF_SPARES_UNKNOWN,
     &PROOF_NEEDS_THE_CLAIM,
@@ -18,6 +18,7 @@ pub const ALL: [&Planted; 12] = [
     &LIFTED_IN_VAIN,
     &SENT_AGAIN_AND_AGAIN,
     &CLICK_TAKES_ALL,
+    &SENT_TWICE_ON_RECORD,
 ];
 
 /// The event is recorded and marked as processed before its effects are written. Who dies in between has forgotten them:
@@ -44,8 +45,8 @@ static PROOF_SPARES_UNKNOWN: Planted = Planted {
     name: "an event does not prove an unknown mail",
     breaks: Invariant::I3,
     sql: &[(
-        "WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL",
-        "WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL AND outbox.status <> 'unknown'",
+        "AND (outbox.provider_message_id IS NULL OR (outbox.cause = 'verdict_sent'",
+        "AND outbox.status <> 'unknown' AND (outbox.provider_message_id IS NULL OR (outbox.cause = 'verdict_sent'",
     )],
     ..BASE
 };
@@ -55,8 +56,8 @@ static PROOF_NEEDS_THE_CLAIM: Planted = Planted {
     name: "an event does not prove a mail that somebody holds",
     breaks: Invariant::I3,
     sql: &[(
-        "WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL",
-        "WHERE outbox.id = proof.id AND outbox.provider_message_id IS NULL AND outbox.claim_token IS NULL",
+        "AND (outbox.provider_message_id IS NULL OR (outbox.cause = 'verdict_sent'",
+        "AND outbox.claim_token IS NULL AND (outbox.provider_message_id IS NULL OR (outbox.cause = 'verdict_sent'",
     )],
     ..BASE
 };
@@ -125,10 +126,7 @@ static OTHER_ENVIRONMENT: Planted = Planted {
 static LIFTED_IN_VAIN: Planted = Planted {
     name: "an old event undoes a lift",
     breaks: Invariant::I7,
-    sql: &[(
-        "WHEN suppressions.lifted_at IS NOT NULL THEN excluded.fact_at > suppressions.lifted_at",
-        "WHEN suppressions.lifted_at IS NOT NULL THEN true",
-    )],
+    sql: &[("excluded.news_at > coalesce(suppressions.news_at, 0)", "true")],
     ..BASE
 };
 
@@ -158,6 +156,17 @@ static CLICK_TAKES_ALL: Planted = Planted {
         "AND o.relay_at IS NOT NULL AND (o.status IN ('pending', 'enqueued', 'retry') \
          OR (o.status = 'processing' AND o.claim_expires_at <= ?2))",
         "AND o.relay_at IS NOT NULL",
+    )],
+    ..BASE
+};
+
+/// What was to be sent once more goes out, although the first mail is proved by now.
+static SENT_TWICE_ON_RECORD: Planted = Planted {
+    name: "a repetition goes out although the first mail is proved",
+    breaks: Invariant::I2,
+    sql: &[(
+        "WHERE before.id = o.resend_of AND before.status = 'sent'",
+        "WHERE false",
     )],
     ..BASE
 };

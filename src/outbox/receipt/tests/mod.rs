@@ -67,7 +67,7 @@ fn every_type_about_a_mail_is_read() {
             news,
             bounce: (news == News::Bounced).then_some(BounceKind::Undetermined),
             at: AT,
-            message_id: Some(MAIL.to_owned()),
+            message_id: MAIL.to_owned(),
             tagged_id: Some(OURS.to_owned()),
             named: Named::One(crate::outbox::address::parse("a@example.com").unwrap()),
         };
@@ -290,9 +290,9 @@ fn the_mail_of_another_environment_is_left_to_it() {
 }
 
 #[test]
-fn a_mail_is_known_by_its_id_its_tag_or_its_message_id() {
+fn a_mail_is_known_by_its_id_and_ours_by_its_tag_or_its_message_id() {
     let ids = |changes: Value| match read_value(&event("email.sent", &changes)) {
-        Reading::About(receipt) => (receipt.message_id, receipt.tagged_id),
+        Reading::About(receipt) => (Some(receipt.message_id), receipt.tagged_id),
         other @ (Reading::OtherEnvironment | Reading::NotAboutAMail | Reading::NotUnderstood(_)) => {
             assert_eq!(other, not_understood("receipt_without_mail"), "{changes}");
             (None, None)
@@ -301,23 +301,24 @@ fn a_mail_is_known_by_its_id_its_tag_or_its_message_id() {
     let (mail, ours) = (Some(MAIL.to_owned()), Some(OURS.to_owned()));
     // Somebody else's mail through the same account: nothing but the provider's id.
     assert_eq!(ids(json!({ "tags": null })), (mail.clone(), None));
+    // A tag without the provider's id proves nothing.
     for id in [json!(null), json!(5), json!(""), json!("a b"), json!("a".repeat(129))] {
-        assert_eq!(ids(json!({ "email_id": id })), (None, ours.clone()));
-        assert_eq!(ids(json!({ "email_id": id, "tags": null })), (None, None));
+        assert_eq!(ids(json!({ "email_id": id })), (None, None));
     }
     for tag in ["short", "has--20space-and-more", "x.y.z.0123456789", ""] {
         let tags = json!({ "sealpost_id": tag });
         assert_eq!(ids(json!({ "tags": tags })), (mail.clone(), None), "{tag}");
     }
-    let message_id = format!("<{OURS}@mail.example.com>");
+    let message_id = format!("<{OURS}.production@mail.example.com>");
+    let of_staging = format!("<{OURS}.staging@mail.example.com>");
     for headers in [
         json!([{ "name": "Message-ID", "value": message_id }]),
         json!([{ "name": "X-A", "value": "1" }, { "name": "message-id", "value": message_id }]),
         json!({ "MESSAGE-ID": message_id }),
         json!({ "Message-Id": format!(" {message_id} ") }),
     ] {
-        let changes = json!({ "tags": null, "email_id": null, "headers": headers });
-        assert_eq!(ids(changes), (None, ours.clone()), "{headers}");
+        let changes = json!({ "tags": null, "headers": headers });
+        assert_eq!(ids(changes), (mail.clone(), ours.clone()), "{headers}");
         // The tag is the better source.
         let tags = json!({ "sealpost_id": "inv_9876543210" });
         let changes = json!({ "tags": tags, "headers": headers });
@@ -325,16 +326,29 @@ fn a_mail_is_known_by_its_id_its_tag_or_its_message_id() {
         let foreign = json!({ "tags": { "sealpost_env": "staging" }, "headers": headers });
         assert_eq!(read_value(&event("email.sent", &foreign)), Reading::OtherEnvironment);
     }
+    // A copy of our database elsewhere has the same ids.
+    let copied = json!({ "tags": null, "headers": { "Message-ID": of_staging } });
+    assert_eq!(read_value(&event("email.sent", &copied)), Reading::OtherEnvironment);
     for value in [
         OURS.to_owned(),
         format!("<{OURS}>"),
         format!("{OURS}@a"),
+        format!("<{OURS}@mail.example.com>"),
+        format!("<{OURS}.production@a@b>"),
         "<@a>".to_owned(),
         "<a b@c>".to_owned(),
     ] {
         let changes = json!({ "tags": null, "headers": { "Message-ID": value } });
         assert_eq!(ids(changes), (mail.clone(), None), "{value}");
     }
+}
+
+#[test]
+fn a_new_kind_of_news_about_mails_of_others_is_passed_over() {
+    let others = json!({ "tags": null, "headers": null });
+    assert_eq!(read_value(&event("email.teleported", &others)), Reading::NotAboutAMail);
+    let tagged = json!({ "tags": { "plan": "pro" } });
+    assert_eq!(read_value(&event("email.teleported", &tagged)), Reading::NotAboutAMail);
 }
 
 #[test]
