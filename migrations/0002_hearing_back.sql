@@ -173,3 +173,6 @@ BEGIN
   UPDATE parking SET state = 'replayed', closed_at = NEW.updated_at
   WHERE hash = 'row-' || NEW.id AND state = 'parked';
 END;
+
+-- What has been decided about, in the order in which it was: it is listed, and removed after the retention.
+CREATE INDEX parking_closed ON parking (closed_at, hash) WHERE state <> 'parked';

@@ -8,8 +8,13 @@ use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::parking::{Parked, park};
 
-/// Bytes of a raw body that are kept; its hash and length tell the rest.
+/// Bytes of a queue's raw body that are kept; its hash and length tell the rest. An envelope of ours is far shorter.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a signed event that are kept. It comes once, and what was cut can never be read again: ten times the length
+/// of an event with many tags and headers.
+const EVENT_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Where signed events come from.
+const RECEIPTS: &str = "receipts";
 /// Bytes of an event's id that are kept; the provider's have about 40.
 const EVENT_ID_BYTES_MAX: usize = 256;
 /// Bytes that one byte of a body may become in the statement's argument: a control character is six in JSON.
@@ -132,7 +137,7 @@ pub(crate) async fn park_receipt<W: World>(
 ) -> Result<(), DatabaseError> {
     let body = String::from_utf8_lossy(body);
     let origin = event_id.get(..event_id.floor_char_boundary(EVENT_ID_BYTES_MAX));
-    let entry = parked_body("receipts", reason, origin.map(str::to_owned), &body);
+    let entry = parked_body(RECEIPTS, reason, origin.map(str::to_owned), &body);
     note_parked(world, reason);
     let kept = park(world.database(), &[entry], world.clock().now()).await;
     if let Err(error) = &kept {
@@ -160,7 +165,12 @@ fn parked_body(source: &'static str, reason: &'static str, origin: Option<String
     hash.update(reason.as_bytes());
     hash.update([0]);
     hash.update(body.as_bytes());
-    let kept = body.floor_char_boundary(BODY_BYTES_MAX);
+    let bytes_max = if source == RECEIPTS {
+        EVENT_BODY_BYTES_MAX
+    } else {
+        BODY_BYTES_MAX
+    };
+    let kept = body.floor_char_boundary(bytes_max);
     Parked {
         hash: hex(&hash.finalize()),
         source,
@@ -200,8 +210,8 @@ mod tests {
             entry("receipts", "event_unknown", "{}"),
             entry("receipts", "event_unreadable", "{} "),
             // What is cut off counts too.
-            entry("receipts", "event_unreadable", &"x".repeat(BODY_BYTES_MAX + 1)),
-            entry("receipts", "event_unreadable", &"x".repeat(BODY_BYTES_MAX + 2)),
+            entry("receipts", "event_unreadable", &"x".repeat(EVENT_BODY_BYTES_MAX + 1)),
+            entry("receipts", "event_unreadable", &"x".repeat(EVENT_BODY_BYTES_MAX + 2)),
         ] {
             assert_ne!(first, other);
         }
@@ -209,13 +219,21 @@ mod tests {
 
     #[test]
     fn a_body_is_cut_between_characters_and_says_how_long_it_was() {
-        let whole = "\u{e9}".repeat(BODY_BYTES_MAX);
-        let entry = parked_body("receipts", "event_unreadable", Some("msg_1".to_owned()), &whole);
-        assert_eq!(
-            (entry.body.len(), entry.body_bytes),
-            (BODY_BYTES_MAX, 2 * BODY_BYTES_MAX)
-        );
-        assert_eq!(entry.origin.as_deref(), Some("msg_1"));
+        for (source, kept) in [
+            ("queue", BODY_BYTES_MAX),
+            ("dead_letter_queue", BODY_BYTES_MAX),
+            ("receipts", EVENT_BODY_BYTES_MAX),
+        ] {
+            let whole = format!("x{}", "\u{e9}".repeat(kept));
+            let entry = parked_body(source, "event_unreadable", Some("msg_1".to_owned()), &whole);
+            // One less: a character would have been halved.
+            assert_eq!(
+                (entry.body.len(), entry.body_bytes),
+                (kept - 1, 2 * kept + 1),
+                "{source}"
+            );
+            assert_eq!(entry.origin.as_deref(), Some("msg_1"));
+        }
         let short = parked_body("receipts", "event_unreadable", None, "");
         assert_eq!((short.body.len(), short.body_bytes), (0, 0));
     }

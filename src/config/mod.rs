@@ -148,6 +148,13 @@ fn public_url(lookup: &dyn Lookup, policy: &Policy) -> Result<Option<String>, Se
     if url.len() > PUBLIC_URL_BYTES_MAX {
         return Err(SettingError::invalid(NAME, "must have at most 512 bytes"));
     }
+    if read::is_reserved_to_fail(&url) {
+        // The placeholder of the shipped file would be frozen into mails, and their links lead nowhere for ever.
+        return Err(SettingError::invalid(
+            NAME,
+            "must be the address of this Worker, not a placeholder under .invalid",
+        ));
+    }
     Ok(Some(url))
 }
 

@@ -110,6 +110,15 @@ pub(super) fn is_loopback(address: &str) -> bool {
         })
 }
 
+/// Whether an address as [`address`] gives it has a host under `.invalid`, which leads nowhere by its own rule (RFC 2606).
+pub(super) fn is_reserved_to_fail(address: &str) -> bool {
+    let rest = address.split_once("//").map_or(address, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.split(':').next().unwrap_or_default();
+    let labels = host.strip_suffix('.').unwrap_or(host).rsplit('.').next();
+    labels.is_some_and(|last| last.eq_ignore_ascii_case("invalid"))
+}
+
 /// A mailbox, in the form in which it is sent.
 pub(super) fn mailbox(lookup: &dyn Lookup, name: &'static str) -> Result<Option<String>, SettingError> {
     optional(lookup, name)

@@ -244,3 +244,34 @@ fn our_own_message_id_is_set_unless_it_is_switched_off() {
         "MESSAGE_ID_HEADER must be on or off"
     );
 }
+
+#[test]
+fn the_placeholder_of_the_shipped_file_is_refused_before_it_is_frozen_into_a_mail() {
+    let shipped = include_str!("../../wrangler.toml");
+    let placeholders: Vec<&str> = shipped
+        .lines()
+        .filter_map(|line| line.strip_prefix("PUBLIC_URL = \"")?.strip_suffix('"'))
+        .collect();
+    assert_eq!(placeholders.len(), 2, "production and staging");
+    let others = [
+        "https://invalid",
+        "https://INVALID/",
+        "https://change-me.Invalid:8443/mail",
+        "https://change-me.invalid.",
+    ];
+    for url in placeholders.into_iter().chain(others) {
+        assert_eq!(
+            refused(&[("PUBLIC_URL", url)]),
+            "PUBLIC_URL must be the address of this Worker, not a placeholder under .invalid",
+            "{url}"
+        );
+    }
+    for url in [
+        "https://invalid.example.com",
+        "https://mail.notinvalid",
+        "https://mail.example.com/invalid",
+        "http://[::1]:8787",
+    ] {
+        assert!(read(&[("PUBLIC_URL", url)]).is_ok(), "{url}");
+    }
+}

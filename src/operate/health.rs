@@ -80,6 +80,7 @@ pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Reque
         );
         members.insert("queueError".to_owned(), json!(health.broker_error));
         members.insert("parked".to_owned(), json!(health.parked));
+        members.insert("unknown".to_owned(), json!(health.unknown));
     }
     Answer::json(if troubles.is_empty() { 200 } else { 503 }, body).with_header("cache-control", "no-store")
 }

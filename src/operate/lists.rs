@@ -70,16 +70,22 @@ pub(super) fn query_invalid() -> Answer {
     )
 }
 
-/// An operator's note, or its absence; one of nothing but spaces is none.
+/// An operator's note, or its absence; one of nothing but spaces is none. The log of orders is kept for good and is no
+/// table for personal data: a note with an address in it is refused.
 ///
 /// # Errors
-/// The answer to give where it is too long.
+/// The answer to give where it is too long, or names somebody.
 pub(super) fn note(text: Option<String>) -> Result<Option<String>, Answer> {
     match text.filter(|note| !note.trim().is_empty()) {
         Some(note) if note.chars().count() > NOTE_CHARS_MAX => Err(Answer::problem(
             422,
             "note_too_long",
             "Send a note of at most 1000 characters.",
+        )),
+        Some(note) if note.contains('@') => Err(Answer::problem(
+            422,
+            "note_names_somebody",
+            "Name nobody: a note is kept for good.",
         )),
         other => Ok(other),
     }
@@ -128,5 +134,18 @@ mod tests {
         let longest = "\u{e9}".repeat(NOTE_CHARS_MAX);
         assert_eq!(note(Some(longest.clone())).ok(), Some(Some(longest.clone())));
         assert!(note(Some(format!("{longest}x"))).is_err());
+    }
+
+    #[test]
+    fn a_note_names_nobody() {
+        for named in ["ada@example.com asked", "@", "called \u{3c}ada@example.com\u{3e}"] {
+            let refusal = note(Some(named.to_owned())).expect_err(named);
+            assert_eq!(
+                (refusal.status, refusal.body["code"].as_str()),
+                (422, Some("note_names_somebody"))
+            );
+            assert!(!refusal.body.to_string().contains("ada"));
+        }
+        assert!(note(Some("the recipient asked by phone".to_owned())).is_ok());
     }
 }

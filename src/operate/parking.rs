@@ -15,11 +15,14 @@ use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
 use crate::receipts::{Reception, understand};
 use crate::store::database::DatabaseError;
+use crate::store::discard::{self, Kind};
 use crate::store::operator_log::Order;
 use crate::store::parking::{self, Entry, State, Whole};
 
 /// Hexadecimal digits of an input's hash.
 const HASH_DIGITS: usize = 64;
+/// Entries that one order discards at most.
+const DISCARDS_MAX: usize = 100;
 /// Begins the name of an entry that is a row of the outbox.
 const ROW_PREFIX: &str = "row-";
 
@@ -27,6 +30,7 @@ const ROW_PREFIX: &str = "row-";
 pub(super) enum Door<'a> {
     List,
     Entry(&'a str),
+    DiscardMany,
     Discard(&'a str),
     Replay(&'a str),
 }
@@ -36,6 +40,7 @@ impl<'a> Door<'a> {
     pub(super) fn of(rest: &[&'a str]) -> Option<Self> {
         match *rest {
             [] => Some(Self::List),
+            ["discard"] => Some(Self::DiscardMany),
             [hash] => Some(Self::Entry(hash)),
             [hash, "discard"] => Some(Self::Discard(hash)),
             [hash, "replay"] => Some(Self::Replay(hash)),
@@ -46,7 +51,7 @@ impl<'a> Door<'a> {
     pub(super) const fn methods(&self) -> &'static [&'static str] {
         match self {
             Self::List | Self::Entry(_) => &["GET"],
-            Self::Discard(_) | Self::Replay(_) => &["POST"],
+            Self::DiscardMany | Self::Discard(_) | Self::Replay(_) => &["POST"],
         }
     }
 }
@@ -64,6 +69,7 @@ pub(super) async fn answer<W: World>(
 ) -> Result<Answer, DatabaseError> {
     match door {
         Door::List => list(world, request).await,
+        Door::DiscardMany => discard_many(world, request, operator).await,
         Door::Entry(hash) | Door::Discard(hash) | Door::Replay(hash) if !is_hash(hash) => Ok(no_such_entry()),
         Door::Entry(hash) => show(world, operator, hash).await,
         Door::Discard(hash) => discard(world, request, operator, hash).await,
@@ -100,7 +106,10 @@ async fn list<W: World>(world: &W, request: &Request<'_>) -> Result<Answer, Data
     let entries = parking::list(world.database(), state, after, page.rows_max()).await?;
     Ok(page.answer(
         &entries,
-        |entry| format!("{}.{}", entry.first_seen_at, entry.hash),
+        |entry| {
+            let at = entry.closed_at.unwrap_or(entry.first_seen_at);
+            format!("{at}.{}", entry.hash)
+        },
         |entry| Value::Object(shown(entry)),
     ))
 }
@@ -135,8 +144,7 @@ async fn discard<W: World>(
 ) -> Result<Answer, DatabaseError> {
     let read = || -> Result<_, Answer> {
         let order: NoteOrder = request.order()?;
-        note(order.note)?
-            .ok_or_else(|| Answer::problem(422, "note_required", "Say in note why this input is not needed."))
+        reason_why(order.note)
     };
     let note = match read() {
         Ok(note) => note,
@@ -147,11 +155,65 @@ async fn discard<W: World>(
         note: Some(&note),
         now: world.clock().now(),
     };
-    Ok(match parking::discard(world.database(), hash, &order).await? {
+    Ok(match discard::discard(world.database(), hash, &order).await? {
         None => no_such_entry(),
         Some((_, false)) => entry_closed(),
         Some((entry, true)) => Answer::json(200, shown(&entry)),
     })
+}
+
+/// What a discard must not do without.
+fn reason_why(text: Option<String>) -> Result<String, Answer> {
+    note(text)?.ok_or_else(|| Answer::problem(422, "note_required", "Say in note why this input is not needed."))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ManyOrder {
+    source: Option<String>,
+    reason: Option<String>,
+    limit: Option<usize>,
+    note: Option<String>,
+}
+
+async fn discard_many<W: World>(
+    world: &W,
+    request: &Request<'_>,
+    operator: &Operator,
+) -> Result<Answer, DatabaseError> {
+    let read = || -> Result<_, Answer> {
+        let mut order: ManyOrder = request.order()?;
+        let note = reason_why(order.note.take())?;
+        let limit = order.limit.unwrap_or(DISCARDS_MAX);
+        // All of them by accident is not what an empty order means.
+        if (order.source.is_none() && order.reason.is_none()) || !(1..=DISCARDS_MAX).contains(&limit) {
+            return Err(Answer::problem(
+                422,
+                "selection_invalid",
+                "Send at least one of source and reason; limit is 1 to 100.",
+            ));
+        }
+        Ok((order, limit, note))
+    };
+    let (asked, limit, note) = match read() {
+        Ok(order) => order,
+        Err(refusal) => return Ok(refusal),
+    };
+    let kind = Kind {
+        source: asked.source.as_deref(),
+        reason: asked.reason.as_deref(),
+    };
+    let order = Order {
+        operator: &operator.name,
+        note: Some(&note),
+        now: world.clock().now(),
+    };
+    let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
+    let discarded = discard::discard_many(world.database(), kind, rows_max, &order).await?;
+    Ok(Answer::json(
+        200,
+        json!({ "discarded": discarded.count, "more": discarded.more }),
+    ))
 }
 
 async fn replay<W: World>(

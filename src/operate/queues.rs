@@ -12,7 +12,7 @@ use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::operator_log::Order;
-use crate::store::queues::{self, COUNT_MAX, DeadClass, DeadLetter, Filter, Retried, Retry};
+use crate::store::queues::{self, COUNT_MAX, Chosen, DeadClass, DeadLetter, Filter, Judge, Retried, Retry};
 
 /// Rows that one order retries at most.
 const RETRIES_MAX: usize = 100;
@@ -148,6 +148,7 @@ struct RetryOrder {
     class: Option<DeadClass>,
     family: Option<String>,
     limit: Option<usize>,
+    after: Option<i64>,
     note: Option<String>,
 }
 
@@ -159,12 +160,15 @@ enum Selection {
         class: Option<DeadClass>,
         family: Option<String>,
         limit: usize,
+        after: i64,
     },
 }
 
 impl RetryOrder {
     fn selection(self) -> Option<Selection> {
         match (self.seq, self.ids, self.class, self.family, self.limit) {
+            // A place in the order belongs to the third way alone.
+            (Some(_), _, _, _, _) | (_, Some(_), _, _, _) if self.after.is_some() => None,
             (Some(seq), None, None, None, None) => Some(Selection::Seq(seq)),
             (None, Some(ids), None, None, None) => {
                 let legal = (1..=RETRIES_MAX).contains(&ids.len()) && ids.iter().all(|id| is_outbox_id(id));
@@ -174,9 +178,12 @@ impl RetryOrder {
             (None, None, None, None, None) => None,
             (None, None, class, family, limit) => {
                 let limit = limit.unwrap_or(RETRIES_MAX);
-                (1..=RETRIES_MAX)
-                    .contains(&limit)
-                    .then_some(Selection::Oldest { class, family, limit })
+                (1..=RETRIES_MAX).contains(&limit).then_some(Selection::Oldest {
+                    class,
+                    family,
+                    limit,
+                    after: self.after.unwrap_or(0),
+                })
             }
             (Some(_), _, _, _, _) | (_, Some(_), _, _, _) => None,
         }
@@ -196,7 +203,7 @@ async fn retry_dead<W: World>(
             Answer::problem(
                 422,
                 "selection_invalid",
-                "Send seq, or 1 to 100 ids, or at least one of class, family and limit (1 to 100).",
+                "Send seq, or 1 to 100 ids, or at least one of class, family and limit (1 to 100), with after if need be.",
             )
         })?;
         Ok((selection, note))
@@ -210,17 +217,28 @@ async fn retry_dead<W: World>(
         note: note.as_deref(),
         now: world.clock().now(),
     };
-    let (seq, ids) = match selection {
-        Selection::Seq(seq) => (Some(seq), Vec::new()),
-        Selection::Ids(ids) => (None, ids),
-        Selection::Oldest { class, family, limit } => {
+    let (seq, ids, next) = match selection {
+        Selection::Seq(seq) => (Some(seq), Vec::new(), None),
+        Selection::Ids(ids) => (None, ids, None),
+        Selection::Oldest {
+            class,
+            family,
+            limit,
+            after,
+        } => {
             let filter = Filter {
                 class,
                 family: family.as_deref(),
             };
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let letters = queues::dead_letters(world.database(), filter, 0, limit).await?;
-            (None, letters.into_iter().map(|letter| letter.id).collect())
+            // One more than is taken tells whether there is another page.
+            let rows_max = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+            let judge = judge(config);
+            let mut chosen = queues::next_dead(world.database(), filter, after, rows_max, judge, order.now).await?;
+            let more = chosen.len() > limit;
+            chosen.truncate(limit);
+            let next = chosen.last().filter(|_| more).map(|last| last.seq);
+            let ids = chosen.into_iter().map(|Chosen { id, seq: _ }| id).collect();
+            (None, ids, Some(next))
         }
     };
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -237,7 +255,19 @@ async fn retry_dead<W: World>(
     {
         items.push(json!({ "id": null, "seq": seq, "result": "not_found", "why": null }));
     }
-    Ok(Answer::json(200, json!({ "items": items })))
+    let mut answer = Answer::json(200, json!({ "items": items }));
+    if let (Some(next), Value::Object(members)) = (next, &mut answer.body) {
+        members.insert("next".to_owned(), json!(next));
+    }
+    Ok(answer)
+}
+
+/// How this version judges a dead letter.
+fn judge(config: &Config) -> Judge<'_> {
+    Judge {
+        window_ms: i64::try_from(config.timing.window.usable().as_millis()).unwrap_or(i64::MAX),
+        known_templates: config.policy.known_templates(),
+    }
 }
 
 /// Retries these rows as this version judges them.
@@ -254,8 +284,7 @@ pub(super) async fn retry<W: World>(
     let retry = Retry {
         ids,
         seq,
-        window_ms: i64::try_from(config.timing.window.usable().as_millis()).unwrap_or(i64::MAX),
-        known_templates: config.policy.known_templates(),
+        judge: judge(config),
     };
     queues::retry_dead(world.database(), retry, order).await
 }

@@ -14,7 +14,7 @@ use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::operator_log::Order;
-use crate::store::suppressions::{self, Change, Entry, Subject};
+use crate::store::suppressions::{self, Change, Entry, Lifted, Subject};
 
 /// Every family.
 const ALL_FAMILIES: &str = "*";
@@ -116,6 +116,7 @@ struct LiftOrder {
     address: Option<String>,
     recipient_hash: Option<String>,
     family: Option<String>,
+    created_at: Option<String>,
     note: Option<String>,
 }
 
@@ -223,9 +224,17 @@ async fn lift<W: World>(
         let hash = whom(config, order.address.as_deref(), order.recipient_hash.as_deref())?;
         // Any family: one that this version no longer has may have left entries.
         let family = order.family.unwrap_or_else(|| ALL_FAMILIES.to_owned());
-        Ok((hash, family, note(order.note)?))
+        let created_at = order.created_at.as_deref().map(Millis::parse_rfc3339).transpose();
+        let created_at = created_at.map_err(|_| {
+            Answer::problem(
+                422,
+                "created_at_invalid",
+                "Send createdAt as the list or the look-up shows it, or leave it out.",
+            )
+        })?;
+        Ok((hash, family, created_at, note(order.note)?))
     };
-    let (hash, family, note) = match read() {
+    let (hash, family, created_at, note) = match read() {
         Ok(order) => order,
         Err(refusal) => return Ok(refusal),
     };
@@ -238,14 +247,21 @@ async fn lift<W: World>(
         note: note.as_deref(),
         now,
     };
-    Ok(match suppressions::lift(world.database(), subject, &order).await? {
-        Some(entry) => Answer::json(200, shown(&entry, now)),
-        None => Answer::problem(
-            404,
-            "no_such_suppression",
-            "No suppression of this recipient and family is in force.",
-        ),
-    })
+    Ok(
+        match suppressions::lift(world.database(), subject, created_at, &order).await? {
+            Lifted::Done(entry) => Answer::json(200, shown(&entry, now)),
+            Lifted::Changed => Answer::problem(
+                409,
+                "suppression_changed",
+                "The suppression is another one than createdAt names. Nothing was lifted; look it up and decide anew.",
+            ),
+            Lifted::NotThere => Answer::problem(
+                404,
+                "no_such_suppression",
+                "No suppression of this recipient and family is in force.",
+            ),
+        },
+    )
 }
 
 async fn look_up<W: World>(world: &W, config: &Config, request: &Request<'_>) -> Result<Answer, DatabaseError> {

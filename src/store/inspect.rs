@@ -212,6 +212,8 @@ pub struct Health {
     pub pause_until: Option<i64>,
     /// Inputs that wait for a person, counted up to 1000.
     pub parked: i64,
+    /// Rows of which nobody knows what became, and nobody has decided about; counted up to 1000.
+    pub unknown: i64,
 }
 
 row!(Health {
@@ -223,6 +225,7 @@ row!(Health {
     pause_reason,
     pause_until,
     parked,
+    unknown,
 });
 
 /// "How is the pipeline doing?" By indexes and single rows alone.
@@ -248,7 +251,9 @@ const HEALTH: &str = "SELECT
     (SELECT min(relay_at) FROM outbox WHERE relay_at <= ?1) AS oldest_due_at,
     (SELECT reason FROM pauses WHERE scope = '*' AND until > ?1) AS pause_reason,
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
-    (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT 1000)) AS parked";
+    (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT 1000)) AS parked,
+    (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL AND seq > 0 LIMIT 1000))
+      AS unknown";
 
 /// What a tick leaves behind.
 #[derive(Clone, Copy, Debug)]

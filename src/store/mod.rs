@@ -6,6 +6,7 @@
 pub mod claim;
 pub mod database;
 pub mod dead_letters;
+pub mod discard;
 pub mod guard;
 pub mod hrana;
 pub mod inspect;

@@ -138,7 +138,8 @@ impl FromRow for Whole {
     }
 }
 
-/// "What waits for a person?" Or what has been decided. By first sighting and hash, after that of the page before.
+/// "What waits for a person?" By first sighting and hash, after that of the page before. Or what has been decided: by
+/// the time of that and hash.
 ///
 /// # Errors
 /// [`DatabaseError`].
@@ -182,12 +183,12 @@ const OPEN: &str = concat!(
       ORDER BY first_seen_at, hash LIMIT ?3"
 );
 
-/// What has been decided is rarely asked for: it is sorted, not indexed. ?4 state
+/// ?1 after this time, ?2 and hash, ?3 rows at most, ?4 state
 const CLOSED: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM parking WHERE state = ?4 AND (first_seen_at, hash) > (?1, ?2)
-      ORDER BY first_seen_at, hash LIMIT ?3"
+    " FROM parking WHERE state <> 'parked' AND state = ?4 AND (closed_at, hash) > (?1, ?2)
+      ORDER BY closed_at, hash LIMIT ?3"
 );
 
 /// "What is in this one?" The only question that brings a body back, besides a replay; it is written down.
@@ -218,44 +219,12 @@ pub async fn whole(database: &impl Database, hash: &str) -> Result<Option<Whole>
     Ok(rows_at(&results, 0)?.into_iter().next())
 }
 
-fn whole_of(hash: &str) -> Statement {
+pub(super) fn whole_of(hash: &str) -> Statement {
     Statement::new(WHOLE, vec![Value::Text(hash.to_owned())])
 }
 
 /// ?1 hash
 const WHOLE: &str = concat!("SELECT ", columns!(), ", body FROM parking WHERE hash = ?1");
-
-/// "This is not needed." The body goes, the rest stays. Returns the entry and whether this order closed it; `None` where
-/// there is none.
-///
-/// # Errors
-/// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
-pub async fn discard(
-    database: &impl Database,
-    hash: &str,
-    order: &Order<'_>,
-) -> Result<Option<(Entry, bool)>, DatabaseError> {
-    struct Closed {}
-    row!(Closed {});
-    let results = database
-        .run(Transaction::write(vec![
-            schema_guard(),
-            Statement::new(
-                OPEN_LINE,
-                line_args(hash, order, "parking_discarded", State::Discarded.as_str()),
-            ),
-            Statement::new(
-                DISCARD,
-                vec![Value::Text(hash.to_owned()), Value::Integer(order.now.get())],
-            ),
-            whole_of(hash),
-        ]))
-        .await
-        .map_err(guarded)?;
-    let closed = !rows_at::<Closed>(&results, 2)?.is_empty();
-    let whole: Option<Whole> = rows_at(&results, 3)?.into_iter().next();
-    Ok(whole.map(|whole| (whole.entry, closed)))
-}
 
 /// "This was an envelope of ours after all, and it points to this row." A row that waits is due for the relay as soon as
 /// its own times allow; a claimed or a settled one stays. Returns the entry where there is such a row, and where the
@@ -334,11 +303,7 @@ const REPLAYED: &str = concat!(
     columns!()
 );
 
-/// ?1 hash, ?2 now
-const DISCARD: &str = "UPDATE parking SET state = 'discarded', closed_at = ?2, body = ''
-  WHERE hash = ?1 AND state = 'parked' RETURNING hash";
-
-fn line_args(hash: &str, order: &Order<'_>, action: &'static str, result: &'static str) -> Vec<Value> {
+pub(super) fn line_args(hash: &str, order: &Order<'_>, action: &'static str, result: &'static str) -> Vec<Value> {
     vec![
         Value::Text(hash.to_owned()),
         Value::Integer(order.now.get()),
@@ -360,10 +325,7 @@ macro_rules! line {
 /// Where there is such an entry.
 const LINE: &str = line!();
 
-/// Where it is still open.
-const OPEN_LINE: &str = concat!(line!(), " AND state = 'parked'");
-
-/// The same, for an event.
+/// Where it is still open, and an event.
 const UNDERSTOOD_LINE: &str = concat!(line!(), " AND state = 'parked' AND source = 'receipts'");
 
 /// Where there is such a row, too. ?7 outbox id

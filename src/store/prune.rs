@@ -1,7 +1,7 @@
 //! What goes when a row has been settled for long enough: letter, attempts, and all events but the last. The row and its
 //! keys stay as a tombstone without personal data, so that a replay in a year is still a duplicate. Rows that are open, or
 //! that ask for a person, are never touched. Receipts go by their own age: what they said stands in the rows and in the
-//! suppressions, which stay.
+//! suppressions, which stay. Parked input goes once it has been decided about for as long; what waits for a person stays.
 
 use libsql::Value;
 
@@ -12,6 +12,8 @@ use crate::outbox::time::Millis;
 const ROWS_MAX: i64 = 100;
 /// Receipts that one tick prunes at most: a mail has several.
 const RECEIPTS_MAX: i64 = 1_000;
+/// Closed entries of the parking that one tick prunes at most: ten orders that discard as many as one may.
+const CLOSED_ENTRIES_MAX: i64 = 1_000;
 /// How long a complaint or a permanent bounce waits for its mail, in ms: a person may say weeks later which mail it was.
 const GRAVE_NEWS_MS: i64 = 90 * 86_400_000;
 
@@ -45,6 +47,10 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
         Statement::new(RESOLVED_LETTERS, resolved.clone()),
         Statement::new(RESOLVED_SEALS, resolved.clone()),
         Statement::new(MARK_RESOLVED, resolved),
+        Statement::new(
+            CLOSED_ENTRIES,
+            vec![Value::Integer(settled_until.get()), Value::Integer(CLOSED_ENTRIES_MAX)],
+        ),
     ]
 }
 
@@ -89,3 +95,7 @@ const RESOLVED_LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN "
 const RESOLVED_SEALS: &str = concat!("DELETE FROM seals WHERE outbox_id IN ", resolved!());
 
 const MARK_RESOLVED: &str = concat!("UPDATE outbox SET letter_gone = 1 WHERE id IN ", resolved!());
+
+/// Their bodies went when they were closed. ?1 closed until, ?2 at most
+const CLOSED_ENTRIES: &str = "DELETE FROM parking WHERE hash IN
+  (SELECT hash FROM parking WHERE state <> 'parked' AND closed_at <= ?1 ORDER BY closed_at, hash LIMIT ?2)";

@@ -205,6 +205,71 @@ const DEAD_LETTERS: &str =
   WHERE status = 'dead_letter' AND seq > ?1 AND (?2 IS NULL OR dead_class = ?2) AND (?3 IS NULL OR family = ?3)
   ORDER BY seq LIMIT ?4";
 
+/// What this version has to know of itself to judge a dead letter.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge<'a> {
+    /// The used part of the provider window, in ms.
+    pub window_ms: i64,
+    /// JSON array of `{family, template, version}` that this version can render.
+    pub known_templates: &'a str,
+}
+
+/// A dead letter that a retry by class and family would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The row.
+    pub id: String,
+    /// Its number.
+    pub seq: i64,
+}
+
+row!(Chosen { id, seq });
+
+/// "Which of them are next?" Those that this version can move, oldest first; then those that it cannot read, which would
+/// otherwise stand before all others for good. Of the dead letters after `after_seq`, the [`COUNT_MAX`] oldest are looked
+/// at.
+///
+/// # Errors
+/// [`DatabaseError`].
+pub async fn next_dead(
+    database: &impl Database,
+    filter: Filter<'_>,
+    after_seq: i64,
+    rows_max: i64,
+    judge: Judge<'_>,
+    now: Millis,
+) -> Result<Vec<Chosen>, DatabaseError> {
+    let text = |text: Option<&str>| text.map_or(Value::Null, |text| Value::Text(text.to_owned()));
+    let results = database
+        .run(Transaction::read(vec![Statement::new(
+            NEXT_DEAD,
+            vec![
+                Value::Integer(after_seq),
+                text(filter.class.map(DeadClass::as_str)),
+                text(filter.family),
+                Value::Integer(rows_max),
+                Value::Integer(now.get()),
+                Value::Integer(judge.window_ms),
+                Value::Text(judge.known_templates.to_owned()),
+                Value::Integer(COUNT_MAX),
+            ],
+        )]))
+        .await
+        .map_err(guarded)?;
+    rows_at(&results, 0)
+}
+
+/// ?1 after seq, ?2 class, ?3 family, ?4 rows at most, ?5 now, ?6 window, ?7 known templates, ?8 looked at at most
+const NEXT_DEAD: &str = concat!(
+    "SELECT dead.id, dead.seq FROM (SELECT o.id, o.seq, ",
+    stop_cause!("?5", "?6", "?7", "9223372036854775807"),
+    " AS cause FROM outbox o
+       WHERE o.status = 'dead_letter' AND o.seq > ?1 AND (?2 IS NULL OR o.dead_class = ?2)
+         AND (?3 IS NULL OR o.family = ?3)
+       ORDER BY o.seq LIMIT ?8) AS dead
+     ORDER BY dead.cause IS 'outbox_id_unclaimed', dead.seq LIMIT ?4"
+);
+
 /// What a retry of dead letters asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry<'a> {
@@ -212,10 +277,8 @@ pub struct Retry<'a> {
     pub ids: &'a [&'a str],
     /// And the one with this number.
     pub seq: Option<i64>,
-    /// The used part of the provider window, in ms.
-    pub window_ms: i64,
-    /// JSON array of `{family, template, version}` that this version can render.
-    pub known_templates: &'a str,
+    /// How they are judged.
+    pub judge: Judge<'a>,
 }
 
 /// What became of one row.
@@ -248,8 +311,8 @@ pub async fn retry_dead(
         Value::Text(serde_json::json!(retry.ids).to_string()),
         retry.seq.map_or(Value::Null, Value::Integer),
         Value::Integer(order.now.get()),
-        Value::Integer(retry.window_ms),
-        Value::Text(retry.known_templates.to_owned()),
+        Value::Integer(retry.judge.window_ms),
+        Value::Text(retry.judge.known_templates.to_owned()),
     ];
     let mut line = judged.clone();
     line.extend([

@@ -169,7 +169,7 @@ pub async fn suppress(
                 ],
             ),
             line(order, "recipient_suppressed", subject.recipient_hash, subject.family),
-            Statement::new(ENTRY, vec![hash, family]),
+            entry_of(hash, family),
         ]))
         .await
         .map_err(guarded)?;
@@ -183,21 +183,39 @@ const SUPPRESS: &str = "INSERT INTO suppressions (recipient_hash, family, reason
     reason = excluded.reason, until = excluded.until, lifted_at = NULL, created_at = ?5, fact_at = ?5, outbox_id = NULL
   WHERE lifted_at IS NOT NULL OR until <= ?5 OR until < coalesce(excluded.until, 9223372036854775807)";
 
+fn entry_of(hash: Value, family: Value) -> Statement {
+    Statement::new(ENTRY, vec![hash, family])
+}
+
 /// ?1 hash, ?2 family
 const ENTRY: &str = "SELECT recipient_hash, family, reason, until, lifted_at, created_at, outbox_id
   FROM suppressions WHERE recipient_hash = ?1 AND family = ?2";
 
-/// "This one may be written to again." Returns the entry, or `None` where none was in force.
+/// What became of an order to lift.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lifted {
+    /// It is lifted: by this order, or by one before it that meant the same suppression.
+    Done(Entry),
+    /// Another suppression stands there than the one that the order means. It stays.
+    Changed,
+    /// None is in force.
+    NotThere,
+}
+
+/// "This one may be written to again." With `created_at` (Unix ms) only that one suppression is meant: the order can be
+/// given again, and never takes a newer one away.
 ///
 /// # Errors
 /// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn lift(
     database: &impl Database,
     subject: Subject<'_>,
+    created_at: Option<Millis>,
     order: &Order<'_>,
-) -> Result<Option<Entry>, DatabaseError> {
+) -> Result<Lifted, DatabaseError> {
     let (hash, family) = subject_values(subject);
     let now = Value::Integer(order.now.get());
+    let meant = created_at.map_or(Value::Null, |at| Value::Integer(at.get()));
     let results = database
         .run(Transaction::write(vec![
             schema_guard(),
@@ -207,28 +225,39 @@ pub async fn lift(
                     hash.clone(),
                     family.clone(),
                     now.clone(),
+                    meant.clone(),
                     Value::Text(order.operator.to_owned()),
                     order.note.map_or(Value::Null, |note| Value::Text(note.to_owned())),
                 ],
             ),
-            Statement::new(LIFT, vec![hash, family, now]),
+            Statement::new(LIFT, vec![hash.clone(), family.clone(), now, meant]),
+            entry_of(hash, family),
         ]))
         .await
         .map_err(guarded)?;
-    Ok(rows_at(&results, 2)?.into_iter().next())
+    if let Some(lifted) = rows_at(&results, 2)?.into_iter().next() {
+        return Ok(Lifted::Done(lifted));
+    }
+    let standing: Option<Entry> = rows_at(&results, 3)?.into_iter().next();
+    Ok(match (standing, created_at) {
+        (Some(entry), Some(at)) if entry.created_at != at.get() => Lifted::Changed,
+        (Some(entry), Some(_)) if entry.lifted_at.is_some() => Lifted::Done(entry),
+        (Some(_) | None, _) => Lifted::NotThere,
+    })
 }
 
-/// `?1` hash, `?2` family, `?3` now
+/// `?1` hash, `?2` family, `?3` now, `?4` when the one that is meant was made, or null
 macro_rules! in_force {
     () => {
-        "recipient_hash = ?1 AND family = ?2 AND lifted_at IS NULL AND (until IS NULL OR until > ?3)"
+        "recipient_hash = ?1 AND family = ?2 AND lifted_at IS NULL AND (until IS NULL OR until > ?3)
+           AND (?4 IS NULL OR created_at = ?4)"
     };
 }
 
-/// The operators' log, only where there is something to lift. ?4 operator, ?5 note
+/// The operators' log, only where there is something to lift. ?5 operator, ?6 note
 const LIFT_LINE: &str = concat!(
     "INSERT INTO operator_log (at, operator, action, subject, result, note)
-     SELECT ?3, ?4, 'suppression_lifted', recipient_hash, family, ?5 FROM suppressions WHERE ",
+     SELECT ?3, ?5, 'suppression_lifted', recipient_hash, family, ?6 FROM suppressions WHERE ",
     in_force!()
 );
 

@@ -22,6 +22,9 @@ const NAMES: &[&str] = &[
     "ids",
     "class",
     "limit",
+    "after",
+    "source",
+    "createdAt",
 ];
 
 fn config() -> Config {
@@ -50,6 +53,7 @@ fn path() -> impl Strategy<Value = String> {
             "/v1/suppressions/lift",
             "/v1/suppressions/look-up",
             "/v1/parking",
+            "/v1/parking/discard",
             "/v1/queues/outbox/stats",
             "/v1/queues/outbox/dead-letters",
             "/v1/queues/outbox/retry-dead",
@@ -96,7 +100,9 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         json!({ "note": "n" }),
         json!({ "seq": 1 }),
         json!({ "ids": ["ntc_0123456789"], "note": "n" }),
-        json!({ "class": "pipeline", "family": "notice", "limit": 3 }),
+        json!({ "class": "pipeline", "family": "notice", "limit": 3, "after": 2, "note": "n" }),
+        json!({ "source": "receipts", "reason": "receipt_unreadable", "limit": 3, "note": "n" }),
+        json!({ "address": "a@b.example", "createdAt": "2026-01-01T00:00:00Z" }),
     ]);
     prop_oneof![
         1 => good.clone().prop_map(|good| good.to_string().into_bytes()),

@@ -115,6 +115,8 @@ async fn operators(world: &TestWorld, seen: &mut Seen) {
     seen.keep(world);
     let mail = message_ids(world).remove(0);
     parked_and_understood(world, &mail).await;
+    let many = json!({ "source": "dead_letter_queue", "note": "a test" });
+    assert_eq!(order(world, "/v1/parking/discard", &many).await.status, 200);
     let list = look(world, "/v1/parking").await.body;
     for entry in list["items"].as_array().expect("a list") {
         let path = format!("/v1/parking/{}", entry["hash"].as_str().expect("a hash"));
@@ -220,6 +222,32 @@ async fn no_statement_walks_a_table_that_grows() {
             .map(|sql| sql.chars().take(60).collect::<String>())
             .collect::<Vec<_>>()
     );
+}
+
+#[tokio::test]
+async fn what_operators_ask_for_is_found_by_its_own_index() {
+    let world = TestWorld::with(config_with(&[("RESEND_READ_KEY", "re_full")])).await;
+    let statements = every_statement(&world).await;
+    for (piece, index) in [
+        ("SELECT dead.id, dead.seq", "outbox_dead"),
+        (
+            "(SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown'",
+            "outbox_unknown",
+        ),
+        ("state = ?4 AND (closed_at, hash)", "parking_closed"),
+        ("DELETE FROM parking", "parking_closed"),
+        ("closed_at = ?4, body = ''", "parking_open"),
+        ("'parking_discarded', page.hash", "parking_open"),
+    ] {
+        let found: Vec<_> = statements.iter().filter(|(sql, _)| sql.contains(piece)).collect();
+        assert!(!found.is_empty(), "{piece}");
+        for (sql, variables) in found {
+            let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
+            let plan = world.sql(explain, vec![Value::Null; *variables]).await;
+            let uses = |row: &Vec<Value>| text(row.last().unwrap()).contains(&format!("USING INDEX {index}"));
+            assert!(plan.iter().any(uses), "{index}: {plan:?}\nin {sql}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -89,6 +89,7 @@ struct SentLine<'a> {
     body_sha256: &'a str,
     to: &'a [String],
     subject: &'a str,
+    headers: &'a BTreeMap<String, String>,
     #[serde(serialize_with = "rfc3339")]
     accepted_at: Millis,
 }
@@ -226,6 +227,7 @@ impl<'a> SentLine<'a> {
             body_sha256: &sent.body_sha256,
             to: &sent.mail.to,
             subject: &sent.mail.subject,
+            headers: &sent.mail.headers,
             accepted_at: sent.accepted_at,
         }
     }
