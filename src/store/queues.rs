@@ -288,7 +288,7 @@ pub struct Retried {
     pub id: String,
     /// Its number.
     pub seq: i64,
-    /// A code of ours: `retried`, `suppressed`, `expired`, `unknown`, `still_unreadable` or `not_dead`.
+    /// A code of ours: `retried`, `suppressed`, `expired`, `canceled`, `unknown`, `still_unreadable` or `not_dead`.
     pub result: String,
     /// Why, as a cause; for `not_dead` the state.
     pub why: String,

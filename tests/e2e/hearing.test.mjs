@@ -44,7 +44,7 @@ test('a mail that people may turn off says how, a look at the link changes nothi
   const [first] = await record(stack, [announcement(ada)]);
   await settled(stack, [first]);
   const [{ headers }] = await stack.accepted();
-  assert.equal(headers['Message-ID'], `<${first}@sealpost.example>`);
+  assert.equal(headers['Message-ID'], `<${first}.local@sealpost.example>`);
   assert.equal(headers['List-Unsubscribe-Post'], 'List-Unsubscribe=One-Click');
   const [, link] = headers['List-Unsubscribe'].match(/^<([^<>]+)>$/);
   assert.ok(link.startsWith(`${stack.settings.workerUrl}/v1/unsubscribe/`), link);
@@ -116,7 +116,8 @@ test('an event that nobody understood is shown, replayed by a version that knows
   await settled(stack, [id]);
   const { providerMessageId } = await stack.intent(id);
   // Longer than what is kept of a message of the queue.
-  const data = { email_id: providerMessageId, padding: 'x'.repeat(40_000) };
+  const tags = { sealpost_env: 'local' };
+  const data = { email_id: providerMessageId, tags, padding: 'x'.repeat(40_000) };
   const event = { type: 'email.teleported', created_at: new Date().toISOString(), data };
   assert.deepEqual((await post(event)).body, { result: 'parked' });
   const { items } = (await look('/v1/parking')).body;
@@ -129,14 +130,14 @@ test('an event that nobody understood is shown, replayed by a version that knows
   assert.deepEqual([replayed.status, replayed.body.state, replayed.body.event], [200, 'replayed', 'heard'], JSON.stringify(replayed.body));
   assert.equal((await stack.intent(id)).delivery, 'delivered');
 
-  for (const number of [1, 2, 3]) await post({ ...event, data: { email_id: `another-${number}` } });
+  for (const number of [1, 2, 3]) await post({ ...event, data: { email_id: `another-${number}`, tags } });
   const [one, ...rest] = (await look('/v1/parking')).body.items;
-  const note = 'of another program on this account';
+  const note = 'a kind of event that we do not need';
   assert.equal((await order(`/v1/parking/${one.hash}/discard`, { note: 'ada@example.org asked' })).body.code, 'note_names_somebody');
   assert.equal((await order(`/v1/parking/${one.hash}/discard`, { note })).body.state, 'discarded');
   assert.deepEqual((await order('/v1/parking/discard', { source: 'receipts', note })).body, { discarded: rest.length, more: false });
   assert.deepEqual((await look('/v1/parking')).body.items, []);
-  assert.deepEqual(await stack.sql("SELECT DISTINCT body FROM parking"), [{ body: '' }]);
+  assert.deepEqual(await stack.sql('SELECT DISTINCT body FROM parking'), [{ body: '' }]);
 });
 
 test('a dead letter is brought back by an operator, once this version can read it', async () => {

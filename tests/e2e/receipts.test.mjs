@@ -161,7 +161,7 @@ test('what is signed and not understood is kept for a person, and breaks nothing
     `{"type":"email.sent","created_at":${'{"a":'.repeat(5_000)}1${'}'.repeat(5_000)}}`,
     Buffer.concat([Buffer.from('{"type":"email.delivered","x":"'), Buffer.from([0xff, 0xfe, 0xc0, 0x80]), Buffer.from('"}')]),
     '\u{1F600}'.repeat(20_000),
-    event('email.teleported\u{1F600}', data),
+    event('email.teleported\u{1F600}', { ...data, tags: { sealpost_env: 'local' } }),
     event('email.delivered', data, '99999-01-01T00:00:00Z'),
     event('email.delivered', data, '-99999999999999999999'),
     event('email.delivered', { email_id: '\u{1F600}'.repeat(100) }),

@@ -1,4 +1,4 @@
-//! What another program fills the parking with goes by one order, and what was decided about goes with time.
+//! What one cause fills the parking with goes by one order, and what was decided about goes with time.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 const DISCARD: &str = "/v1/parking/discard";
 const OPEN: &str = "SELECT count(*) FROM parking WHERE state = 'parked'";
 
-/// Events of a kind that nobody here knows, about mails that are not ours.
-async fn strangers(world: &TestWorld, number: usize) {
+/// Events of a kind that nobody here knows, about mails with our tag.
+async fn unknown_kinds(world: &TestWorld, number: usize) {
     for n in 0..number {
         let body = json!({ "type": "email.needle", "created_at": "2026-01-01T00:00:00Z",
-            "data": { "email_id": format!("other-{n}"), "to": ["p@q.example"] } });
+            "data": { "email_id": format!("other-{n}"), "to": ["p@q.example"], "tags": { "sealpost_env": "test" } } });
         let answer = post_event(world, &format!("o_{n}"), &body.to_string()).await;
         assert_eq!(answer.body["result"], "parked");
         world.clock.advance(Duration::from_millis(10));
@@ -31,11 +31,11 @@ async fn discard(world: &TestWorld, body: &Json) -> Json {
 #[tokio::test]
 async fn many_entries_of_a_kind_go_by_one_order_and_each_has_its_line() {
     let world = TestWorld::new().await;
-    strangers(&world, 5).await;
+    unknown_kinds(&world, 5).await;
     world.deliver_bodies(&["what?".to_owned()]).await;
     let list = look(&world, "/v1/parking").await.body;
     let reason = list["items"][0]["reason"].clone();
-    let three = json!({ "source": "receipts", "reason": reason, "note": "another program's", "limit": 3 });
+    let three = json!({ "source": "receipts", "reason": reason, "note": "a kind that we do not need", "limit": 3 });
     assert_eq!(discard(&world, &three).await, json!({ "discarded": 3, "more": true }));
     let left = look(&world, "/v1/parking").await.body;
     assert_eq!(left["items"][0]["hash"], list["items"][3]["hash"], "the oldest went");
@@ -53,7 +53,7 @@ async fn many_entries_of_a_kind_go_by_one_order_and_each_has_its_line() {
     assert!(
         lines
             .iter()
-            .all(|line| text(&line[0]) == "parking_discardeddiscardedanother program's")
+            .all(|line| text(&line[0]) == "parking_discardeddiscardeda kind that we do not need")
     );
     assert_eq!(
         discard(&world, &json!({ "source": "queue", "note": "a test" })).await,
@@ -64,7 +64,7 @@ async fn many_entries_of_a_kind_go_by_one_order_and_each_has_its_line() {
 #[tokio::test]
 async fn an_order_without_a_kind_or_a_reason_why_discards_nothing() {
     let world = TestWorld::new().await;
-    strangers(&world, 1).await;
+    unknown_kinds(&world, 1).await;
     for (body, code) in [
         (json!({ "note": "all of them" }), "selection_invalid"),
         (
@@ -121,7 +121,7 @@ async fn a_note_with_an_address_is_refused_at_every_door() {
 #[tokio::test]
 async fn closed_entries_are_listed_in_the_order_in_which_they_were_closed() {
     let world = TestWorld::new().await;
-    strangers(&world, 5).await;
+    unknown_kinds(&world, 5).await;
     let open = look(&world, "/v1/parking").await.body;
     let hash = |index: usize| open["items"][index]["hash"].clone();
     for index in [3, 1] {
@@ -145,7 +145,7 @@ async fn closed_entries_are_listed_in_the_order_in_which_they_were_closed() {
 #[tokio::test]
 async fn what_was_decided_about_is_removed_after_the_retention_and_what_waits_is_not() {
     let world = TestWorld::new().await;
-    strangers(&world, 3).await;
+    unknown_kinds(&world, 3).await;
     discard(&world, &json!({ "source": "receipts", "limit": 2, "note": "n" })).await;
     world.clock.advance(6 * DAY);
     world.tick().await;
