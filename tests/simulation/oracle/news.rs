@@ -64,7 +64,12 @@ impl Oracle {
             .cloned();
         if let Some(row) = row.filter(|_| told.tagged) {
             state.report.checked(Invariant::I3);
-            let known = row.status == "sent" || row.cause == "message_id_conflict";
+            // Unless another row has its id.
+            let taken = state
+                .rows
+                .values()
+                .any(|other| other.id != row.id && other.message_id.as_ref() == Some(&told.message_id));
+            let known = row.status == "sent" || (row.cause == "message_id_conflict" && taken);
             if !known {
                 let what = format!(
                     "{} was proved by an event and is {} ({})",

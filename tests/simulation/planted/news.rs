@@ -5,7 +5,7 @@ use sealpost::store::database::Transaction;
 use super::{BASE, Parts, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 13] = [
+pub const ALL: [&Planted; 12] = [
     &MARKED_FIRST,
     &PROOF_SPARES_UNKNOWN,
     &PROOF_NEEDS_THE_CLAIM,
@@ -18,7 +18,6 @@ pub const ALL: [&Planted; 13] = [
     &LIFTED_IN_VAIN,
     &SENT_AGAIN_AND_AGAIN,
     &CLICK_TAKES_ALL,
-    &SENT_TWICE_ON_RECORD,
 ];
 
 /// The event is recorded and marked as processed before its effects are written. Who dies in between has forgotten them:
@@ -156,17 +155,6 @@ static CLICK_TAKES_ALL: Planted = Planted {
         "AND o.relay_at IS NOT NULL AND (o.status IN ('pending', 'enqueued', 'retry') \
          OR (o.status = 'processing' AND o.claim_expires_at <= ?2))",
         "AND o.relay_at IS NOT NULL",
-    )],
-    ..BASE
-};
-
-/// What was to be sent once more goes out, although the first mail is proved by now.
-static SENT_TWICE_ON_RECORD: Planted = Planted {
-    name: "a repetition goes out although the first mail is proved",
-    breaks: Invariant::I2,
-    sql: &[(
-        "WHERE before.id = o.resend_of AND before.status = 'sent'",
-        "WHERE false",
     )],
     ..BASE
 };
