@@ -96,6 +96,7 @@ fn the_list_of_accepted_mails_has_the_agreed_shape() {
             "bodySha256": "00",
             "to": ["c@d.ee"],
             "subject": "",
+            "headers": {},
             "acceptedAt": "1970-01-01T00:00:01.500Z",
         }])
     );
