@@ -9,9 +9,9 @@ pub use timing::{Timing, TimingError};
 pub use tokens::TokenList;
 
 use crate::outbox::keys::{KeyRing, Secret};
+use crate::outbox::signature::WebhookSecrets;
 use crate::policy::Policy;
 use crate::provider::render::Sender;
-use crate::receipts::WebhookSecrets;
 
 /// Everything the program is told from outside. `Debug` shows no secret.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The list of doors: method and path to what stands behind them.
 
 use super::auth;
+use super::failure::database_failed;
 use super::health::health;
 use super::http::{Answer, Request, is_json};
 use super::story::story;
@@ -8,8 +9,7 @@ use super::{parking, queues, receipts, suppressions, unknown, unsubscribe};
 use crate::config::{Config, SettingError};
 use crate::intake::{IntakeError, record_intents};
 use crate::outbox::id::is_outbox_id;
-use crate::ports::{Field, Level, Log as _, World};
-use crate::store::database::DatabaseError;
+use crate::ports::World;
 
 /// The longest body that is read at any door.
 pub use crate::outbox::intent::BODY_BYTES_MAX;
@@ -150,35 +150,5 @@ async fn intents<W: World>(world: &W, config: &Config, request: &Request<'_>) ->
         },
         Err(IntakeError::Request(problem)) => Answer::refused(&problem),
         Err(IntakeError::Database(error)) => database_failed(world, &error),
-    }
-}
-
-/// A failure of ours. The code says which; the advice is the same for all that may pass: repeat the very same request.
-pub(super) fn database_failed<W: World>(world: &W, error: &DatabaseError) -> Answer {
-    world
-        .log()
-        .note(Level::Warn, "database_failed", &[("error", Field::Code(error.code()))]);
-    let code = error.code();
-    match error {
-        DatabaseError::Busy => {
-            Answer::problem(503, code, "Nothing was written. Repeat the request.").with_header("retry-after", "1")
-        }
-        DatabaseError::Ambiguous => Answer::problem(
-            503,
-            code,
-            "The request may have been recorded. Repeat the very same request: it is recorded once.",
-        )
-        .with_header("retry-after", "2"),
-        DatabaseError::Refused { .. } | DatabaseError::SchemaMismatch => Answer::problem(
-            503,
-            code,
-            "Nothing was written. The service cannot use its database; its operators have to act.",
-        )
-        .with_header("retry-after", "60"),
-        DatabaseError::Constraint { .. } | DatabaseError::Failed { .. } | DatabaseError::Shape => Answer::problem(
-            500,
-            code,
-            "This is an error of the service. Nothing needs to change in the request.",
-        ),
     }
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod doors;
+mod failure;
 mod health;
 mod http;
 mod lists;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::doors::database_failed;
+use super::failure::database_failed;
 use super::http::{Answer, Request};
 use crate::config::Config;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};

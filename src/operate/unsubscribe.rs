@@ -3,7 +3,7 @@
 //! Looking changes nothing, because scanners open every link of a mail. Posting does it, whatever is posted: a mail
 //! program sends `List-Unsubscribe=One-Click` as a form of either kind (RFC 8058, section 3.2), the page an empty one.
 
-use super::doors::database_failed;
+use super::failure::database_failed;
 use super::http::{Answer, Request};
 use crate::config::Config;
 use crate::outbox::unsubscribe::verify;

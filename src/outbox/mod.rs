@@ -21,6 +21,7 @@ pub mod letter;
 pub mod problem;
 pub mod receipt;
 pub mod seal;
+pub mod signature;
 pub mod status;
 pub mod tags;
 pub mod time;

@@ -11,11 +11,9 @@
 //! An event that belongs to no row waits. The settle that writes its message id joins it, in the same transaction; so does
 //! the relay, where the id came in another way.
 
-mod signature;
-
 use core::time::Duration;
 
-pub use signature::{
+pub use crate::outbox::signature::{
     EVENT_ID_BYTES_MAX, HEADER_NAMES, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignatureError, SignatureHeaders,
     SigningKeys, TOLERANCE_S, Verified, WEBHOOK_SECRET_BYTES_MAX, WEBHOOK_SECRET_BYTES_MIN, WEBHOOK_SECRETS_MAX,
     WebhookSecrets, verify,

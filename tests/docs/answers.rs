@@ -39,11 +39,7 @@ fn every_error_code_of_an_answer_is_in_the_readme() {
         codes.extend(second_arguments(&text, "Problem::new("));
         codes.extend(second_arguments(&text, "into_result("));
     }
-    for path in [
-        "src/store/database.rs",
-        "src/config/read.rs",
-        "src/receipts/signature.rs",
-    ] {
+    for path in ["src/store/database.rs", "src/config/read.rs", "src/outbox/signature.rs"] {
         codes.extend(between(&source(path), "=> \"", "\"").into_iter().map(str::to_owned));
     }
     assert!(codes.len() > 15, "{codes:?}");
