@@ -53,9 +53,9 @@ async fn every_mail_names_its_row_and_only_some_carry_a_link() {
         })
         .collect();
     let mut wanted = vec![
-        (Some(format!("<{}@example.com>", ids[0])), true),
-        (Some(format!("<{}@example.com>", ids[1])), false),
-        (Some(format!("<{}@news.example.org>", ids[2])), false),
+        (Some(format!("<{}.test@example.com>", ids[0])), true),
+        (Some(format!("<{}.test@example.com>", ids[1])), false),
+        (Some(format!("<{}.test@news.example.org>", ids[2])), false),
         (None, false),
     ];
     seen.sort();
