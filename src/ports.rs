@@ -54,7 +54,7 @@ pub enum MailAnswer {
 /// What is read back at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookUp<'a> {
-    /// One mail, by the provider's id: a text that [`crate::provider::classify::is_message_id`] lets pass.
+    /// One mail, by the provider's id: a text that [`crate::outbox::id::is_message_id`] lets pass.
     Mail(&'a str),
     /// A page of the mails that the account sent, newest first, as long as the provider gives.
     Page {

@@ -21,7 +21,7 @@ pub trait Column: Sized {
     fn read(value: &Value) -> Option<Self>;
 }
 
-/// What a row becomes; [`row!`] writes it.
+/// What a row becomes; the macro `row!` writes it.
 pub trait FromRow: Sized {
     /// The row as a value.
     ///
