@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::choices::{NAMES, SUBJECTS, Tapes};
+use super::choices::{NAMES, Subject, Tapes};
 use super::lane::{Kind, Lane};
 use super::planted::Planted;
 
@@ -156,7 +156,7 @@ pub fn replay(folder: &Path, planted: &'static Planted) -> (usize, Vec<String>) 
 pub fn check_text() {
     let mut tapes = Tapes::default();
     tapes[0] = vec![3, 0, 0, 0, 7, 7, 1];
-    tapes[SUBJECTS - 1] = vec![0, 5];
+    tapes[Subject::Latency as usize] = vec![0, 5];
     let find = Find {
         broke: Kind::Panic,
         why: "a late mark: it came after the claim".to_owned(),
