@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use super::prepare::Ready;
 use super::verdict::{self, Case, NotCalled};
 use crate::config::Config;
-use crate::outbox::time::Millis;
+use crate::outbox::time::{Millis, whole_ms};
 use crate::outbox::window::Repetition;
 use crate::ports::{Clock as _, Field, Level, Log as _, MailAnswer, MailRequest, Mailer as _, World, random_number};
 use crate::provider::classify::{Answer, ThrottleKind, classify};
@@ -188,8 +188,4 @@ fn of_one_mail(answer: Answer, body: &str, usual_sender: &str) -> Answer {
 fn domain(mailbox: &str) -> Option<String> {
     let (_, domain) = mailbox.rsplit_once('@')?;
     Some(domain.trim_end_matches('>').to_ascii_lowercase())
-}
-
-fn whole_ms(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -88,6 +88,7 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
     ))
 }
 
-fn time(unix_ms: i64) -> String {
+/// A moment as every answer shows it.
+pub(super) fn time(unix_ms: i64) -> String {
     Millis::new(unix_ms).to_string()
 }

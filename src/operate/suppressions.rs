@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::auth::Operator;
 use super::http::{Answer, Request};
 use super::lists::{Page, note, query_invalid};
+use super::story::time;
 use crate::config::Config;
 use crate::outbox::address;
 use crate::outbox::keys::recipient_hash;
@@ -307,8 +308,4 @@ fn change(change: &Change) -> Value {
         "outboxId": change.outbox_id,
         "at": time(change.at),
     })
-}
-
-fn time(unix_ms: i64) -> String {
-    Millis::new(unix_ms).to_string()
 }

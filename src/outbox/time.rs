@@ -134,7 +134,7 @@ fn offset_of(text: &str) -> Offset {
 }
 
 /// A duration in whole milliseconds, capped instead of wrapped.
-fn whole_ms(duration: Duration) -> i64 {
+pub fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 

@@ -16,7 +16,7 @@ use core::time::Duration;
 use self::search::{End, Looked, Search, Stop};
 use crate::config::{Config, PROVIDER};
 use crate::outbox::status::Status;
-use crate::outbox::time::Millis;
+use crate::outbox::time::{Millis, whole_ms};
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::look_up::{BeginRequest, Case, Finding, LookedUp, Unused, begin, finish};
@@ -259,8 +259,4 @@ impl Looked {
             candidates: self.candidates,
         }
     }
-}
-
-fn whole_ms(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
