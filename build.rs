@@ -62,7 +62,17 @@ fn families_source(families: &[(String, FileFamily)]) -> String {
                 bulk,
                 mode,
                 unsubscribe,
+                quiet_hours,
+                time_zone,
+                window_hours,
+                pace_per_minute,
+                batch,
+                attachments,
             } = family;
+            let quiet_hours = quiet_hours.map(|hours| (hours.from, hours.until));
+            let time_zone = time_zone.as_deref().unwrap_or("UTC");
+            let window_hours = window_hours.map(|[opens, closes]| (opens, closes));
+            let pace_per_minute = pace_per_minute.unwrap_or(0);
             let mode = match mode {
                 FileMode::Live => "Live",
                 FileMode::Shadow => "Shadow",
@@ -71,7 +81,9 @@ fn families_source(families: &[(String, FileFamily)]) -> String {
             format!(
                 "    Family {{ name: {name:?}, prefix: {prefix:?}, template: {template:?}, key_fields: &{key:?}, \
                  retry_limit: {retry_limit}, priority: {priority}, bulk: {bulk}, mode: Mode::{mode}, \
-                 unsubscribe: {unsubscribe} }},\n"
+                 unsubscribe: {unsubscribe}, quiet_hours: {quiet_hours:?}, time_zone: {time_zone:?}, \
+                 window_hours: {window_hours:?}, pace_per_minute: {pace_per_minute}, batch: {batch}, \
+                 attachments: {attachments} }},\n"
             )
         })
         .collect();

@@ -32,6 +32,19 @@ pub struct Family {
     pub mode: Mode,
     /// Whether the mail carries `List-Unsubscribe` headers.
     pub unsubscribe: bool,
+    /// When nothing is sent: minutes since midnight in the recipient's time zone, from (included) until (excluded).
+    /// Where `from` is the later one, they run over midnight. Never equal.
+    pub quiet_hours: Option<(u16, u16)>,
+    /// The zone of recipients of whom none is known, an IANA name.
+    pub time_zone: &'static str,
+    /// Hours from an intent's business instant to the opening and to the closing of its window; negative is before.
+    pub window_hours: Option<(i32, i32)>,
+    /// Mails a minute at most; 0 for no limit of the family's own.
+    pub pace_per_minute: u32,
+    /// Whether up to a hundred mails may go out in one call.
+    pub batch: bool,
+    /// Whether mails may carry attachments.
+    pub attachments: bool,
 }
 
 // `static FAMILIES: &[Family]`, written by the build script.
@@ -87,6 +100,18 @@ mod tests {
             assert_eq!(family.bulk, wanted.bulk);
             assert_eq!(family.mode, mode);
             assert_eq!(family.unsubscribe, wanted.unsubscribe);
+            assert_eq!(
+                family.quiet_hours,
+                wanted.quiet_hours.map(|hours| (hours.from, hours.until))
+            );
+            assert_eq!(family.time_zone, wanted.time_zone.as_deref().unwrap_or("UTC"));
+            assert_eq!(
+                family.window_hours,
+                wanted.window_hours.map(|[opens, closes]| (opens, closes))
+            );
+            assert_eq!(family.pace_per_minute, wanted.pace_per_minute.unwrap_or(0));
+            assert_eq!(family.batch, wanted.batch);
+            assert_eq!(family.attachments, wanted.attachments);
         }
     }
 

@@ -23,6 +23,10 @@ const KEY_FIELD_CHARS_MAX: usize = 40;
 const RETRY_LIMIT_MAX: u32 = 100;
 /// The last priority; one digit is enough to order families.
 const PRIORITY_MAX: u8 = 9;
+/// The farthest edge of a window from its business instant, in hours: a year and a day.
+const WINDOW_HOURS_MAX: i32 = 366 * 24;
+/// The fastest pace of a family, in mails a minute: more is no limit.
+const PACE_PER_MINUTE_MAX: u32 = 60_000;
 
 /// What a family does with a mail that is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -60,6 +64,52 @@ pub(crate) struct FileFamily {
     /// Carries `List-Unsubscribe` headers.
     #[serde(default)]
     pub(crate) unsubscribe: bool,
+    /// When nothing is sent, `"HH:MM-HH:MM"` in the recipient's time zone; may run over midnight.
+    pub(crate) quiet_hours: Option<QuietHours>,
+    /// The zone of recipients of whom none is known, an IANA name.
+    pub(crate) time_zone: Option<String>,
+    /// Hours from the business instant to the opening and to the closing of the family's window; negative is before.
+    pub(crate) window_hours: Option<[i32; 2]>,
+    /// Mails a minute at most; absent: the provider's pace alone.
+    pub(crate) pace_per_minute: Option<u32>,
+    /// Up to a hundred mails may go out in one call.
+    #[serde(default)]
+    pub(crate) batch: bool,
+    /// Mails may carry attachments.
+    #[serde(default)]
+    pub(crate) attachments: bool,
+}
+
+/// Quiet hours as minutes since midnight: from (included) until (excluded).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct QuietHours {
+    pub(crate) from: u16,
+    pub(crate) until: u16,
+}
+
+impl TryFrom<String> for QuietHours {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let minutes = |part: &str| {
+            let (hour, minute) = part.split_once(':')?;
+            let digits = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+            let two_digits = |part: &str| digits(part).then(|| part.parse::<u16>().ok())?;
+            let (hour, minute) = (two_digits(hour)?, two_digits(minute)?);
+            (hour < 24 && minute < 60).then_some(hour * 60 + minute)
+        };
+        let ends = text
+            .split_once('-')
+            .and_then(|(from, until)| Some((minutes(from)?, minutes(until)?)));
+        match ends {
+            Some((from, until)) if from != until => Ok(Self { from, until }),
+            Some(_) => Err(
+                "quiet_hours must not begin and end at the same time: leave them out, or hold the family".to_owned(),
+            ),
+            None => Err("quiet_hours must be \"HH:MM-HH:MM\", from 00:00 to 23:59".to_owned()),
+        }
+    }
 }
 
 /// The file's outer shape; each family is read on its own so that a mistake can name it.
@@ -133,6 +183,29 @@ fn check(name: &str, family: &FileFamily) -> Result<(), String> {
     if family.priority > PRIORITY_MAX {
         return Err(format!("priority must be 0 to {PRIORITY_MAX}"));
     }
+    if let Some([opens, closes]) = family.window_hours
+        && (opens >= closes || opens < -WINDOW_HOURS_MAX || closes > WINDOW_HOURS_MAX)
+    {
+        return Err(format!(
+            "window_hours must be [opens, closes], the first before the second, within {WINDOW_HOURS_MAX} hours"
+        ));
+    }
+    if family
+        .pace_per_minute
+        .is_some_and(|pace| !(1..=PACE_PER_MINUTE_MAX).contains(&pace))
+    {
+        return Err(format!(
+            "pace_per_minute must be 1 to {PACE_PER_MINUTE_MAX}; left out, the provider's pace counts alone"
+        ));
+    }
+    if family.batch && !family.bulk {
+        return Err("batch needs bulk: what is admitted as the pace drains is what can be collected".to_owned());
+    }
+    if family.batch && family.attachments {
+        return Err(
+            "batch and attachments exclude each other: the provider's batch endpoint takes no attachments".to_owned(),
+        );
+    }
     Ok(())
 }
 
@@ -171,7 +244,11 @@ mod tests {
         assert_eq!(name, "invitation");
         assert_eq!(family.template, None);
         assert_eq!(family.mode, FileMode::Live);
-        assert!(!family.bulk && !family.unsubscribe);
+        assert!(!family.bulk && !family.unsubscribe && !family.batch && !family.attachments);
+        assert_eq!(
+            (family.quiet_hours, family.window_hours, family.pace_per_minute),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -206,6 +283,39 @@ mod tests {
                 "snake_case folder",
             ),
             ("priority = 1", "priority = 1\nretries = 3", "unknown field `retries`"),
+            ("priority = 1", "priority = 1\nquiet_hours = '21-7'", "HH:MM-HH:MM"),
+            (
+                "priority = 1",
+                "priority = 1\nquiet_hours = '21:00-24:00'",
+                "HH:MM-HH:MM",
+            ),
+            (
+                "priority = 1",
+                "priority = 1\nquiet_hours = '+1:00-02:00'",
+                "HH:MM-HH:MM",
+            ),
+            (
+                "priority = 1",
+                "priority = 1\nquiet_hours = '00:00-00:00'",
+                "at the same time",
+            ),
+            (
+                "priority = 1",
+                "priority = 1\nwindow_hours = [-24, -72]",
+                "the first before the second",
+            ),
+            (
+                "priority = 1",
+                "priority = 1\nwindow_hours = [-9000, 0]",
+                "within 8784 hours",
+            ),
+            ("priority = 1", "priority = 1\npace_per_minute = 0", "1 to 60000"),
+            ("priority = 1", "priority = 1\nbatch = true", "batch needs bulk"),
+            (
+                "priority = 1",
+                "priority = 1\nbulk = true\nbatch = true\nattachments = true",
+                "exclude each other",
+            ),
         ];
         for (line, instead, rule) in cases {
             let message = one("invitation", &GOOD.replace(line, instead)).unwrap_err();
@@ -265,12 +375,15 @@ mod tests {
             [
                 "announcement",
                 "application_decision",
+                "campaign",
                 "demo_request_team",
                 "demo_request_visitor",
                 "invitation",
                 "notice",
                 "pledge_receipt",
-                "renewal_notice"
+                "renewal_notice",
+                "report",
+                "report_test"
             ]
         );
     }

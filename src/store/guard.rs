@@ -5,7 +5,7 @@ use libsql::Value;
 use super::database::{DatabaseError, Statement};
 
 /// The schema that this program needs at least. A newer one is fine while it says that it still serves this one.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// Aborts (a constraint failure at this statement's position) unless the schema is at least ours and still
 /// compatible with us. Costs no round trip of its own.

@@ -40,6 +40,12 @@ pub const MIGRATIONS: &[Migration] = &[
         script: include_str!("../../migrations/0002_hearing_back.sql"),
         serves_from: 1,
     },
+    Migration {
+        version: 3,
+        name: "0003_time_and_identity",
+        script: include_str!("../../migrations/0003_time_and_identity.sql"),
+        serves_from: 1,
+    },
 ];
 
 /// Why a database could not be brought up to date.

@@ -1,0 +1,67 @@
+-- Time and identity: pace and order, names of sends, one-time secrets, replays, batches at the provider, attachments.
+-- Everything is added; a program that was made for the schema before goes on working beside it.
+
+-- ---- Order and pace -------------------------------------------------------------------------------------------------
+-- The family's, when the row was recorded. 0 goes first.
+ALTER TABLE outbox ADD COLUMN priority INTEGER NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 9);
+-- 1: the relay hands it to the queue only as the pace can drain.
+ALTER TABLE outbox ADD COLUMN bulk INTEGER NOT NULL DEFAULT 0 CHECK (bulk IN (0, 1));
+-- Hash of the recipient's domain: mails to one domain share a pace.
+ALTER TABLE outbox ADD COLUMN domain_hash TEXT;
+
+-- What the relay hands over at once, and what it admits family by family.
+CREATE INDEX outbox_due_single ON outbox (relay_at, seq) WHERE relay_at IS NOT NULL AND bulk = 0;
+CREATE INDEX outbox_due_bulk ON outbox (family, relay_at, seq) WHERE relay_at IS NOT NULL AND bulk = 1;
+-- Bulk rows that were admitted and are not settled yet.
+CREATE INDEX outbox_admitted ON outbox (family) WHERE bulk = 1 AND status IN ('enqueued', 'processing');
+-- What a pause keeps back: lifting it early wakes these.
+CREATE INDEX outbox_paused ON outbox (seq) WHERE status = 'retry' AND cause = 'paused';
+-- Buckets that have been full for long are removed.
+CREATE INDEX pace_full ON pace (next_free_at);
+
+-- ---- Names of sends -------------------------------------------------------------------------------------------------
+-- Hash of the name that the caller gave this send. It finds the duplicate only while the row is open.
+ALTER TABLE outbox ADD COLUMN send_id TEXT;
+CREATE INDEX outbox_send_id ON outbox (send_id) WHERE send_id IS NOT NULL AND relay_at IS NOT NULL;
+
+-- ---- One-time codes and links ---------------------------------------------------------------------------------------
+-- Which rows carry the secret of one business fact, whatever their revision. The secret itself stands in the letters,
+-- and goes with them.
+CREATE TABLE letter_secrets (
+  -- HMAC of family and tuple without the revision: one row per accepted secret, as in intent_keys.
+  fact TEXT NOT NULL,
+  outbox_id TEXT NOT NULL REFERENCES outbox (id),
+  PRIMARY KEY (fact, outbox_id)
+) STRICT, WITHOUT ROWID;
+
+-- ---- Replays --------------------------------------------------------------------------------------------------------
+-- Which replay recorded the row; NULL for an ordinary producer. Never part of a key.
+ALTER TABLE outbox ADD COLUMN replay_batch TEXT;
+-- What each request of a replay came to.
+CREATE TABLE replays (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  batch TEXT NOT NULL,
+  mode TEXT NOT NULL CHECK (mode IN ('send', 'backfill')),
+  fresh INTEGER NOT NULL,
+  known INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX replays_of ON replays (batch, seq);
+
+-- Counts that no table of rows can give afterwards.
+CREATE TABLE tallies (
+  name TEXT NOT NULL,
+  family TEXT NOT NULL,
+  value INTEGER NOT NULL,
+  PRIMARY KEY (name, family)
+) STRICT, WITHOUT ROWID;
+
+-- ---- Attachments ----------------------------------------------------------------------------------------------------
+-- Personal data, stored apart from the letter: most letters have none.
+CREATE TABLE attachments (
+  outbox_id TEXT NOT NULL REFERENCES outbox (id),
+  position INTEGER NOT NULL,
+  -- JSON: file name, content type, content in base64.
+  body TEXT NOT NULL,
+  PRIMARY KEY (outbox_id, position)
+) STRICT, WITHOUT ROWID;
