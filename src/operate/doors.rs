@@ -1,6 +1,7 @@
 //! The list of doors: method and path to what stands behind them.
 
 use super::auth;
+use super::cancel::cancel;
 use super::failure::database_failed;
 use super::health::health;
 use super::http::{Answer, Request, is_json};
@@ -18,6 +19,7 @@ pub use crate::outbox::intent::BODY_BYTES_MAX;
 enum Door<'a> {
     Intents,
     Intent(&'a str),
+    Cancel(&'a str),
     Health,
     Receipts,
     Unsubscribe(&'a str),
@@ -35,7 +37,7 @@ enum Room<'a> {
 impl Door<'_> {
     const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Intents | Self::Receipts => &["POST"],
+            Self::Intents | Self::Cancel(_) | Self::Receipts => &["POST"],
             Self::Intent(_) | Self::Health => &["GET"],
             Self::Unsubscribe(_) => &["GET", "POST"],
             Self::Operators(room) => match room {
@@ -54,6 +56,7 @@ fn door<'a>(path: &'a str) -> Option<Door<'a>> {
         ["health"] => Door::Health,
         ["v1", "intents"] => Door::Intents,
         ["v1", "intents", id] => Door::Intent(id),
+        ["v1", "intents", id, "cancel"] => Door::Cancel(id),
         ["v1", "receipts", "resend"] => Door::Receipts,
         ["v1", "unsubscribe", token] => Door::Unsubscribe(token),
         ["v1", "suppressions", rest @ ..] => Door::Operators(Room::Suppressions(suppressions::Door::of(rest)?)),
@@ -73,14 +76,19 @@ pub async fn answer<W: World>(world: &W, config: &Config, request: &Request<'_>)
         return Answer::problem(405, "method_not_allowed", "Use the method that the Allow header names.")
             .with_header("allow", door.methods().join(", "));
     }
+    let cancels = matches!(door, Door::Cancel(_));
     match door {
         Door::Health => health(world, config, request).await,
         Door::Intents => intents(world, config, request).await,
-        Door::Intent(id) => match auth::require(&config.producers, request) {
-            Ok(()) if is_outbox_id(id) => match story(world, id).await {
-                Ok(answer) => answer,
-                Err(error) => database_failed(world, &error),
-            },
+        Door::Intent(id) | Door::Cancel(id) => match auth::require(&config.producers, request) {
+            Ok(()) if is_outbox_id(id) => {
+                let done = if cancels {
+                    cancel(world, id).await
+                } else {
+                    story(world, id).await
+                };
+                done.unwrap_or_else(|error| database_failed(world, &error))
+            }
             Ok(()) => Answer::problem(404, "no_such_intent", "There is no intent with this id."),
             Err(refusal) => refusal,
         },

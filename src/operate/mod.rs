@@ -1,6 +1,7 @@
 //! The doors: HTTP without a platform. `edge` turns the Worker's request into a [`Request`] and an [`Answer`] back.
 
 mod auth;
+mod cancel;
 mod doors;
 mod failure;
 mod health;

@@ -13,6 +13,7 @@
 
 mod answers;
 mod backoff;
+mod cancel;
 mod claim;
 mod dead_letters;
 mod discard;

@@ -14,6 +14,7 @@ use super::sim::Sim;
 use super::store::OutboxRow;
 
 const OPERATOR: &str = "Bearer operator";
+const PRODUCER: &str = "Bearer producer";
 /// How often a person repeats what got no good answer, and how long they wait before, in ms.
 const TRIES_MAX: u32 = 4;
 const AGAIN_MS: i64 = 20_000;
@@ -83,7 +84,7 @@ async fn act(sim: &Rc<Sim>) {
             .below(Subject::News, u32::try_from(rows.len()).expect("few")) as usize;
         rows.values().nth(at).cloned()
     };
-    match sim.choices.below(Subject::News, 7) {
+    match sim.choices.below(Subject::News, 8) {
         0 | 1 => {
             if let Some(row) = rows.values().find(|row| asks(row)) {
                 judge(sim, row).await;
@@ -118,6 +119,13 @@ async fn act(sim: &Rc<Sim>) {
         5 => {
             if let Some(row) = any(sim) {
                 click(sim, &row).await;
+            }
+        }
+        6 => {
+            if let Some(row) = any(sim) {
+                let path = format!("/v1/intents/{}/cancel", row.id);
+                let name = "producer: cancels";
+                give_as(sim, PRODUCER, name, path, &json!({}), &[409]).await;
             }
         }
         _ => {
@@ -187,12 +195,23 @@ pub fn order(sim: &Rc<Sim>, path: String, order: &'static str) {
 
 /// Gives an order until it is answered well. A status among `also` is a good answer too.
 async fn give(sim: &Rc<Sim>, name: &'static str, path: String, order: &Json, also: &[u16]) -> Option<Json> {
+    give_as(sim, OPERATOR, name, path, order, also).await
+}
+
+async fn give_as(
+    sim: &Rc<Sim>,
+    token: &'static str,
+    name: &'static str,
+    path: String,
+    order: &Json,
+    also: &[u16],
+) -> Option<Json> {
     sim.oracle.report().event(name);
     let what = Ask {
         method: "POST",
         path,
         body: order.to_string(),
-        authorization: Some(OPERATOR),
+        authorization: Some(token),
         ..Ask::default()
     };
     for _ in 0..TRIES_MAX {

@@ -106,8 +106,7 @@ impl Store {
         // The ledger of migrations is the migrator's own; the guard reads it.
         connection
             .execute_batch(
-                "CREATE TABLE schema_migrations (version INTEGER NOT NULL PRIMARY KEY, serves_from INTEGER NOT NULL);
-                 INSERT INTO schema_migrations VALUES (2, 1);",
+                "CREATE TABLE schema_migrations (version INTEGER NOT NULL PRIMARY KEY, serves_from INTEGER NOT NULL)",
             )
             .expect("the ledger of migrations");
         for (find, _) in schema {
@@ -120,6 +119,10 @@ impl Store {
                 sql = sql.replace(find, replace);
             }
             connection.execute_batch(&sql).expect("the migrations apply");
+            let applied = (migration.version, migration.serves_from);
+            connection
+                .execute("INSERT INTO schema_migrations VALUES (?1, ?2)", applied)
+                .expect("the ledger of migrations");
         }
         Self {
             connection,

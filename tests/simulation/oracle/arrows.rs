@@ -55,7 +55,8 @@ const OWN: [&str; 19] = [
     "retried_by_operator",
 ];
 
-const STOPPED: [&str; 4] = [
+const STOPPED: [&str; 5] = [
+    "canceled_by_producer",
     "recipient_suppressed",
     "unsubscribed",
     "window_missed",
@@ -68,6 +69,9 @@ const SUPPRESSED: &[&str] = &["recipient_suppressed", "unsubscribed"];
 
 /// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
 const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
+
+/// A repetition whose first mail was proved meanwhile, or a producer's second thought.
+const CALLED_OFF: &[&str] = &["first_was_sent", "canceled_by_producer"];
 
 /// What proves that the provider has the mail.
 const PROOF: &[&str] = &["accepted", "proved_by_receipt"];
@@ -126,12 +130,12 @@ static RARE: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
         arrow("pending", "sent", Causes::Of(PROOF)),
         arrow("enqueued", "sent", Causes::Of(PROOF)),
         arrow("failed", "sent", Causes::Of(&["look_up_found"])),
-        // A repetition whose first mail was proved meanwhile.
-        arrow("pending", "canceled", Causes::Of(&["first_was_sent"])),
-        arrow("enqueued", "canceled", Causes::Of(&["first_was_sent"])),
-        arrow("retry", "canceled", Causes::Of(&["first_was_sent"])),
-        arrow("processing", "canceled", Causes::Of(&["first_was_sent"])),
-        arrow("dead_letter", "canceled", Causes::Of(&["first_was_sent"])),
+        arrow("pending", "canceled", Causes::Of(CALLED_OFF)),
+        arrow("enqueued", "canceled", Causes::Of(CALLED_OFF)),
+        arrow("retry", "canceled", Causes::Of(CALLED_OFF)),
+        arrow("processing", "canceled", Causes::Of(CALLED_OFF)),
+        arrow("dead_letter", "canceled", Causes::Of(CALLED_OFF)),
+        arrow("canceled", "sent", Causes::Of(PROOF)),
         // What an operator's retry finds.
         arrow("dead_letter", "suppressed", Causes::Of(&["recipient_suppressed"])),
         arrow("dead_letter", "expired", Causes::Of(&["window_missed"])),
