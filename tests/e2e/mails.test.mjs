@@ -144,3 +144,23 @@ test('requests, batches and ticks share no client: nothing is used on behalf of 
   }
   assert.doesNotMatch(stack.workerLog(), /on behalf of a different request|hanging Promise|will never generate a response/i);
 });
+
+test('a mail that is called off before it leaves never leaves', async () => {
+  // Far enough away that the relay, not this test's patience, decides.
+  const notBefore = new Date(Date.now() + 3_600_000).toISOString();
+  const [later] = notices('calledoff', 1).map((intent) => ({ ...intent, notBefore }));
+  const [id] = await record(stack, [later]);
+  const cancel = (one) => stack.fetch(`/v1/intents/${one}/cancel`, { method: 'POST', token: stack.secrets.producerToken });
+  for (const _ of [1, 2]) {
+    const { status, body } = await cancel(id);
+    assert.deepEqual([status, body], [200, { id, canceled: true, status: 'canceled' }]);
+  }
+  const [again] = (await stack.intents([later])).body.intents;
+  assert.deepEqual([again.id, again.duplicate, again.status], [id, true, 'canceled']);
+
+  const [gone] = await record(stack, notices('gone', 1));
+  await settled(stack, [gone]);
+  const late = await cancel(gone);
+  assert.deepEqual([late.status, late.body.code, late.body.intentStatus], [409, 'too_late', 'sent']);
+  assert.equal((await stack.accepted()).length, 1);
+});
