@@ -84,7 +84,7 @@ impl<W: World> Wave<'_, W> {
             anchor: ready.anchor.unwrap_or(opened_at),
             ..ready.case(now, random_number(self.world.random()))
         };
-        if let Some(reason) = self.reason_not_to_call(ready, now).or_else(|| self.quiet(ready, now)) {
+        if let Some(reason) = self.reason_not_to_call(ready, now) {
             return verdict::not_called(&case, reason, &self.config.timing);
         }
         let request = MailRequest {
@@ -123,7 +123,7 @@ impl<W: World> Wave<'_, W> {
         {
             return Some(NotCalled::ProviderWindowClosed);
         }
-        None
+        self.quiet(ready, now)
     }
 
     /// The hours may have begun since the claim, while the row waited for its slot.

@@ -10,6 +10,12 @@ use super::time::Millis;
 /// Bytes of a zone's name: the longest of the IANA database has 32.
 pub const ZONE_BYTES_MAX: usize = 64;
 
+/// The names of three letters that the IANA database has. Some platforms take others of their own, under which two people
+/// may mean two zones: BST is London's summer to the one and Dhaka to the other.
+const OF_THREE_LETTERS: [&str; 13] = [
+    "CET", "EET", "EST", "GMT", "HST", "MET", "MST", "PRC", "ROC", "ROK", "UCT", "UTC", "WET",
+];
+
 /// Milliseconds of a minute.
 const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of a day on a wall clock.
@@ -18,15 +24,18 @@ const DAY_MS: i64 = 86_400_000;
 const CHANGES_MAX: u32 = 4;
 
 /// Whether a text may name a zone: an IANA name, an alias too, and no offset. Whether there is such a zone is the
-/// platform's to say; platforms take `Etc/Unknown` and `Factory`, which name none.
+/// platform's to say; what some platforms take and the IANA database does not have is refused here.
 pub fn is_zone_name(text: &str) -> bool {
     let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+');
+    let is = |name: &&str| text.eq_ignore_ascii_case(name);
     text.len() <= ZONE_BYTES_MAX
         && text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(of_a_name)
-        && !["Etc/Unknown", "Factory"]
-            .iter()
-            .any(|none| text.eq_ignore_ascii_case(none))
+        && !["Etc/Unknown", "Factory"].iter().any(is)
+        && !text
+            .get(.."SystemV/".len())
+            .is_some_and(|folder| folder.eq_ignore_ascii_case("SystemV/"))
+        && (text.len() != 3 || OF_THREE_LETTERS.iter().any(is))
 }
 
 /// The first instant at `at` or later that is outside the quiet hours. `hours`: minutes since midnight, from (included)

@@ -43,6 +43,7 @@ mod settle;
 mod support;
 mod suppressions;
 mod suspects;
+mod time;
 mod unknown;
 mod unsubscribe;
 mod waves;

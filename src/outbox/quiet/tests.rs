@@ -145,6 +145,19 @@ fn a_zone_that_nobody_knows_permits_nothing() {
 }
 
 #[test]
+fn every_name_of_the_database_may_be_sent() {
+    let database = TimeZoneDatabase::bundled();
+    let names: Vec<String> = database.available().map(|name| name.as_str().to_owned()).collect();
+    assert!(names.len() > 400);
+    for name in names
+        .iter()
+        .filter(|name| !["Factory", "Etc/Unknown"].contains(&name.as_str()))
+    {
+        assert!(is_zone_name(name), "{name}");
+    }
+}
+
+#[test]
 fn names_are_names_and_no_offsets() {
     for name in [
         "Europe/Kiev",
@@ -170,6 +183,10 @@ fn names_are_names_and_no_offsets() {
         "GMT+05:00",
         "Europe/K\u{ef}ev",
         "../etc/passwd",
+        "BST",
+        "pst",
+        "IST",
+        "SystemV/PST8",
     ] {
         assert!(!is_zone_name(name), "{name}");
     }

@@ -11,6 +11,7 @@ mod news;
 mod ports;
 mod publish;
 mod records;
+mod times;
 
 use sealpost::config::Config;
 use sealpost::consume::Decision;
@@ -113,6 +114,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(ports::ALL);
     all.extend(records::ALL);
     all.extend(news::ALL);
+    all.extend(times::ALL);
     all
 }
 
