@@ -10,6 +10,7 @@
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::hours::{Hours, is_zone};
 use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
@@ -18,7 +19,7 @@ use crate::outbox::problem::{FieldError, Problem};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 use crate::policy::Policy;
-use crate::ports::{Clock as _, Field, Level, Log as _, World};
+use crate::ports::{Clock as _, Field, Level, Log as _, World, Zones};
 use crate::store::database::DatabaseError;
 use crate::store::intake::{NewIntent, NewKey, Recorded, RecordedIntent, conflicting_positions, record};
 use crate::store::publish::Reservation;
@@ -59,13 +60,21 @@ pub enum IntakeError {
 /// # Errors
 /// [`IntakeError`]; except for an ambiguous database error nothing was written.
 pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -> Result<Accepted, IntakeError> {
-    let intents = parse_intents(body, &Families::of(config.policy)).map_err(IntakeError::Request)?;
+    let zones = world.zones();
+    let intents = parse_intents(body, &Families::of(config.policy, zones)).map_err(IntakeError::Request)?;
     let now = world.clock().now();
     let grace = now.plus(config.timing.pending_grace);
     let mut new = Vec::with_capacity(intents.len());
     for intent in &intents {
         let id = outbox_id(&intent.prefix, world.random());
-        new.push(new_intent(config, intent, id, now, grace));
+        new.push(new_intent(
+            config,
+            intent,
+            opening(zones, config, intent, now),
+            id,
+            now,
+            grace,
+        ));
     }
     let first_of = first_positions(&new).map_err(IntakeError::Request)?;
     let unique: Vec<NewIntent> = new
@@ -86,41 +95,81 @@ pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -
         .ok_or(IntakeError::Database(DatabaseError::Shape))?;
     let count = |list: usize| Field::Number(i64::try_from(list).unwrap_or(i64::MAX));
     let duplicates = accepted.receipts.iter().filter(|receipt| receipt.duplicate).count();
+    let expired = new.iter().filter(|intent| intent.status == Status::Expired).count();
     let fields = [
         ("intents", count(accepted.receipts.len())),
         ("duplicates", count(duplicates)),
+        ("closedBefore", count(expired)),
     ];
     world.log().note(Level::Info, "intents_recorded", &fields);
     Ok(accepted)
 }
 
 /// The families of this version, as the parser asks for them.
-struct Families(Vec<FamilyShape>);
+struct Families<'a, Z> {
+    shapes: Vec<FamilyShape>,
+    zones: &'a Z,
+}
 
-impl Families {
-    fn of(policy: &Policy) -> Self {
-        Self(
-            policy
+impl<'a, Z> Families<'a, Z> {
+    fn of(policy: &Policy, zones: &'a Z) -> Self {
+        Self {
+            shapes: policy
                 .families()
                 .map(|family| FamilyShape {
                     name: family.name.to_owned(),
                     prefix: family.prefix.to_owned(),
                     key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
                     has_template: family.template.is_some(),
+                    window_hours: family.window_hours,
                 })
                 .collect(),
-        )
+            zones,
+        }
     }
 }
 
-impl FamilyLookup for Families {
+impl<Z: Zones> FamilyLookup for Families<'_, Z> {
     fn shape(&self, name: &str) -> Option<&FamilyShape> {
-        self.0.iter().find(|family| family.name == name)
+        self.shapes.iter().find(|family| family.name == name)
+    }
+
+    fn has_zone(&self, name: &str) -> bool {
+        is_zone(self.zones, name)
+    }
+}
+
+/// When a new row may go out.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    /// Not before: the window's opening, the delay's end, or the end of the quiet hours that these fall into.
+    not_before: Option<Millis>,
+    /// There is no such time before the window closes: it will never go out.
+    never: bool,
+}
+
+/// Looks at window, delay and quiet hours. A zone that cannot be read any more leaves the hours to the consumer, which
+/// parks such a row.
+fn opening(zones: &impl Zones, config: &Config, intent: &Intent, now: Millis) -> Opening {
+    let opens = intent.window.opens.max(intent.delay.map(|delay| now.plus(delay)));
+    let at = opens.unwrap_or(now).max(now);
+    let permitted = config
+        .policy
+        .family(&intent.family)
+        .and_then(|family| Hours::of(family, intent.letter.time_zone.as_deref()))
+        .and_then(|hours| hours.permitted(zones, at))
+        .unwrap_or(at);
+    let never = intent.window.closes.is_some_and(|end| permitted >= end);
+    let not_before = if permitted > at { Some(permitted) } else { opens };
+    Opening {
+        not_before: if never { intent.window.opens } else { not_before },
+        never,
     }
 }
 
 /// The row that an intent becomes if its key is new. `grace`: when the relay takes over from the intake.
-fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: Millis) -> NewIntent {
+fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, now: Millis, grace: Millis) -> NewIntent {
+    let not_before = opening.not_before;
     let keys: Vec<NewKey> = keys_for(&config.keys, intent)
         .into_iter()
         .map(|keys| NewKey {
@@ -136,15 +185,16 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
     let family = config.policy.family(&intent.family);
     let (status, cause) = match family.map(|family| family.mode) {
         Some(Mode::Shadow) => (Status::Shadowed, "shadow_mode"),
+        Some(Mode::Live | Mode::Hold) | None if opening.never => (Status::Expired, "window_missed"),
         Some(Mode::Hold) => (Status::Pending, "held"),
         Some(Mode::Live) | None => (Status::Pending, "recorded"),
     };
     // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due.
     let publishes_now = status == Status::Pending
         && cause == "recorded"
-        && intent.not_before.is_none_or(|at| at < now.plus(config.timing.tick));
-    let relay_at = match (status, intent.not_before) {
-        (Status::Shadowed, _) => None,
+        && not_before.is_none_or(|at| at < now.plus(config.timing.tick));
+    let relay_at = match (status, not_before) {
+        (Status::Shadowed | Status::Expired, _) => None,
         (_, Some(at)) if !publishes_now => Some(at.max(now)),
         (_, Some(at)) => Some(at.plus(config.timing.pending_grace).max(grace)),
         (_, None) => Some(grace),
@@ -165,8 +215,8 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         cause,
         relay_at: relay_at.map(Millis::get),
         publish_count: u8::from(publishes_now),
-        not_before: intent.not_before.map(Millis::get),
-        not_after: intent.not_after.map(Millis::get),
+        not_before: not_before.map(Millis::get),
+        not_after: intent.window.closes.map(Millis::get),
         letter_bytes: letter.len(),
         letter,
         keys,

@@ -3,12 +3,13 @@
 //! The rooms, from the inside out:
 //!
 //! - [`outbox`]: the domain. Pure: no IO, no clock, no randomness of its own.
-//! - [`ports`]: what the paths ask of the world: database, broker, mailer, clock, randomness.
+//! - [`ports`]: what the paths ask of the world: database, broker, mailer, clock, time zones, randomness.
 //! - [`provider`]: turns a letter into the provider's request, and an answer into a decision.
 //! - [`store`]: every SQL statement of the Worker, one named function per question.
 //! - [`config`]: what the program is told from outside, checked as a whole.
 //! - The paths, one room each: [`intake`], [`publish`], [`consume`], [`relay`], [`dead_letter`], [`receipts`],
 //!   [`reconcile`].
+//! - `hours`: when a family's mails may be called, for intake and consumer.
 //! - [`operate`]: the doors, HTTP without a platform.
 //! - `edge`: the only room that knows Cloudflare; it exists on the Wasm target alone.
 //! - `devstack`: the local stack (database server, provider model); it exists with the feature `cli` alone.
@@ -16,6 +17,7 @@
 pub mod config;
 pub mod consume;
 pub mod dead_letter;
+mod hours;
 pub mod intake;
 pub mod operate;
 pub mod outbox;

@@ -18,6 +18,13 @@ pub trait Clock {
     async fn sleep(&self, duration: Duration);
 }
 
+/// What the platform knows of time zones.
+pub trait Zones {
+    /// How many seconds the clocks of a zone are ahead of UTC at an instant; `None` where there is no such zone. Names
+    /// are those of [`crate::outbox::quiet::is_zone_name`].
+    fn offset(&self, zone: &str, at: Millis) -> Option<i32>;
+}
+
 /// The only source of randomness: ids, claim tokens, jitter.
 pub trait Random {
     /// Fills the buffer with bytes nobody can predict.
@@ -151,6 +158,8 @@ pub trait World {
     type Random: Random;
     /// Notes.
     type Log: Log;
+    /// Time zones.
+    type Zones: Zones;
 
     /// The database.
     fn database(&self) -> &Self::Database;
@@ -162,6 +171,8 @@ pub trait World {
     fn random(&self) -> &Self::Random;
     /// Notes.
     fn log(&self) -> &Self::Log;
+    /// Time zones.
+    fn zones(&self) -> &Self::Zones;
 }
 
 /// A random number, for jitter.

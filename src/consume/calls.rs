@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use futures_util::StreamExt as _;
 
+use super::outside::wakes_at;
 use super::prepare::Ready;
 use super::verdict::{self, Case, NotCalled};
 use crate::config::Config;
@@ -18,6 +19,9 @@ use crate::store::settle::{NewPause, Settlement};
 
 /// A rate limit that is over this soon is waited for within the batch; a longer one sends the rest back.
 const BRAKE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A mail whose zone was known at the claim and is not before the call is looked at again after this long.
+const ZONE_GONE_WAIT: Duration = Duration::from_secs(60);
 
 /// What the calls of a wave came to.
 #[derive(Debug, Default)]
@@ -119,7 +123,19 @@ impl<W: World> Wave<'_, W> {
         {
             return Some(NotCalled::ProviderWindowClosed);
         }
-        None
+        self.quiet(ready, now)
+    }
+
+    /// The hours may have begun since the claim, while the row waited for its slot.
+    fn quiet(&self, ready: &Ready, now: Millis) -> Option<NotCalled> {
+        let hours = ready.hours.as_ref()?;
+        // The claim has read the zone; should it be gone meanwhile, the next one says so.
+        let permitted = hours
+            .permitted(self.world.zones(), now)
+            .unwrap_or(now.plus(ZONE_GONE_WAIT));
+        let doubt = (ready.doubts > 0).then_some(ready.anchor).flatten();
+        let until = wakes_at(permitted, ready.not_after, doubt, now, &self.config.timing);
+        (permitted > now).then_some(NotCalled::OutsideHours { until })
     }
 
     fn learn(&self, answer: &Answer, id: &str, now: Millis) {

@@ -6,7 +6,7 @@
 //!    the same hash.
 //! 1. *Claim* (one transaction). Dead after it: rows stand in `processing`; messages and, at the lease's end, the relay
 //!    bring them back, and they run alone then.
-//! 2. *Seal and open attempts* (one transaction). Dead after it: as after 1, and the open attempts are doubts: until
+//! 2. *Seal and open attempts* (one transaction); rows whose quiet hours have begun are given back in it. Dead after it: as after 1, and the open attempts are doubts: until
 //!    the provider window closes the sealed bytes are repeated under their key, afterwards the row is `unknown`.
 //! 3. *Call* the provider, side by side. Dead after it: the same; the repetition is answered with the first id.
 //! 4. *Settle* (one transaction). Dead after it: the messages are not acknowledged and come again; the claim finds
@@ -21,6 +21,7 @@ mod batch;
 mod calls;
 mod decision;
 mod finish;
+mod outside;
 mod prepare;
 mod run;
 mod verdict;

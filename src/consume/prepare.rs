@@ -1,7 +1,9 @@
 //! From a claimed row to bytes that may be sent: the seal it has, or a new one.
 
+use super::outside::hours_of;
 use super::verdict::Case;
 use crate::config::Config;
+use crate::hours::Hours;
 use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
@@ -30,6 +32,8 @@ pub(super) struct Ready {
     /// When the provider may first have seen the key.
     pub(super) anchor: Option<Millis>,
     pub(super) not_after: Option<Millis>,
+    /// When its family keeps quiet.
+    pub(super) hours: Option<Hours>,
     /// The attempt that will be opened.
     pub(super) attempt: String,
     /// Whether the bytes are new, and must be frozen before they are sent.
@@ -48,6 +52,7 @@ pub(super) struct Unreadable {
 /// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
 pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
     let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
+    let hours = hours_of(&row, config);
     let sealed = match (&row.seal_sha256, row.seal_body.take()) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
@@ -70,6 +75,7 @@ pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> 
             doubts: row.doubts,
             anchor: row.window_anchor_at.map(Millis::new),
             not_after: row.not_after.map(Millis::new),
+            hours,
             attempt,
             template_version,
         }),

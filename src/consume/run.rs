@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calls::{Called, call_all};
 use super::decision::{self, Decision};
+use super::outside::{self, Look};
 use super::prepare::{Ready, Unreadable, prepare};
 use super::verdict::{self, NotCalled};
 use super::waves;
@@ -16,7 +17,7 @@ use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, Field, Level, Log as _, World, random_number};
 use crate::store::claim::{ClaimRequest, Claimed, ClaimedRow, RowState, claim};
 use crate::store::database::DatabaseError;
-use crate::store::open::{OpenRequest, Opened, open};
+use crate::store::open::{OpenRequest, Opened, PutBack, open};
 use crate::store::settle::Settlement;
 
 /// Letters and seals that one claim brings back at most: the answer must fit into a Worker's memory several times.
@@ -145,8 +146,20 @@ impl<W: World> Run<'_, W> {
 
     /// Steps 2 to 4, in one wave or several.
     async fn send(&self, rows: Vec<ClaimedRow>, claim: &Claim, fates: &mut BTreeMap<String, Fate>) {
-        let (mut ready, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut ready, mut unreadable, mut put_back) = (Vec::new(), Vec::new(), Vec::new());
+        let looked_at = self.world.clock().now();
         for row in rows {
+            let row = match outside::look(row, self.world.zones(), self.config, looked_at) {
+                Look::Permitted(row) => row,
+                Look::Outside(row) => {
+                    put_back.push(row);
+                    continue;
+                }
+                Look::Unreadable(row) => {
+                    unreadable.push(row);
+                    continue;
+                }
+            };
             match prepare(row, attempt_id(self.world.random()), self.config) {
                 Ok(row) => ready.push(row),
                 Err(row) => unreadable.push(row),
@@ -156,7 +169,7 @@ impl<W: World> Run<'_, W> {
             let fields = [("outboxId", Field::Id(&row.id)), ("code", Field::Code(row.code))];
             self.world.log().note(Level::Alarm, "row_unreadable", &fields);
         }
-        if ready.is_empty() && unreadable.is_empty() {
+        if ready.is_empty() && unreadable.is_empty() && put_back.is_empty() {
             return;
         }
         let mut before = Called::default();
@@ -165,7 +178,10 @@ impl<W: World> Run<'_, W> {
         let mut not_opened = NotCalled::NoRoom;
         let rejected: Vec<String> = unreadable.iter().map(|row| row.id.clone()).collect();
         for wave in waves.by_ref() {
-            let opened = match self.open(claim, &wave, &unreadable, &before.settlements).await {
+            let opened = match self
+                .open(claim, &wave, &unreadable, &put_back, &before.settlements)
+                .await
+            {
                 Ok(opened) => opened,
                 Err(error) => {
                     self.note_database("open_failed", &error);
@@ -176,6 +192,8 @@ impl<W: World> Run<'_, W> {
                 fates.insert(id.clone(), Fate::Decided(Decision::Acknowledge));
             }
             unreadable.clear();
+            self.note_put_back(&put_back, fates);
+            put_back.clear();
             self.note_settled(&opened.settled, &before.settlements, fates);
             self.note_paced(&wave, &opened, fates);
             self.note_lost(&opened, fates);
@@ -217,6 +235,7 @@ impl<W: World> Run<'_, W> {
         claim: &Claim,
         wave: &[Ready],
         unreadable: &[Unreadable],
+        put_back: &[PutBack],
         settlements: &[Settlement],
     ) -> Result<Opened, DatabaseError> {
         let openings: Vec<_> = wave.iter().map(Ready::opening).collect();
@@ -231,6 +250,7 @@ impl<W: World> Run<'_, W> {
                 provider_scope: &self.config.provider_scope,
                 openings: &openings,
                 rejections: &rejections,
+                put_back,
                 settlements,
                 pace_interval_ms: timing.pace_interval_ms(),
                 pace_wait_ms_max: i64::try_from(timing.pace_wait.as_millis()).unwrap_or(i64::MAX),
@@ -257,6 +277,21 @@ impl<W: World> Run<'_, W> {
             self.world
                 .log()
                 .note(Level::Info, "rows_without_slot", &[("rows", Field::Number(paced))]);
+        }
+    }
+
+    /// Rows of ours whose quiet hours have begun. What others took meanwhile is decided about after this.
+    fn note_put_back(&self, put_back: &[PutBack], fates: &mut BTreeMap<String, Fate>) {
+        let now = self.world.clock().now();
+        for row in put_back {
+            let decision = outside::decision_of(row, now, &self.config.timing);
+            fates.insert(row.id.clone(), Fate::Decided(decision));
+        }
+        if !put_back.is_empty() {
+            let rows = Field::Number(i64::try_from(put_back.len()).unwrap_or(i64::MAX));
+            self.world
+                .log()
+                .note(Level::Info, "rows_outside_hours", &[("rows", rows)]);
         }
     }
 

@@ -29,6 +29,11 @@ pub(super) enum NotCalled {
     WindowMissed,
     /// The provider may have forgotten the key of a doubtful mail.
     ProviderWindowClosed,
+    /// The recipient's quiet hours have begun.
+    OutsideHours {
+        /// When the row is looked at again.
+        until: Millis,
+    },
     /// The invocation has no requests left for it.
     NoRoom,
     /// An answer to another call of this batch told us to stop until then.
@@ -89,6 +94,15 @@ pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) ->
             status: Status::Unknown,
             ..base
         },
+        NotCalled::OutsideHours { until } => retry(
+            Settlement {
+                code: "outside_hours",
+                ..base
+            },
+            case,
+            until.since(case.now),
+            timing,
+        ),
         NotCalled::Braked { until } => {
             let wait = slow_down(case, until.since(case.now), timing);
             retry(

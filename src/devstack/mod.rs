@@ -2,3 +2,4 @@
 
 pub mod database;
 pub mod provider;
+pub mod zones;

@@ -8,6 +8,7 @@ mod net;
 mod queue;
 mod settings;
 mod world;
+mod zones;
 
 use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
 

@@ -3,6 +3,7 @@
 use super::clock::{EdgeClock, EdgeRandom};
 use super::log::EdgeLog;
 use super::net::{DatabaseTransport, ProviderMailer};
+use super::zones::EdgeZones;
 use crate::config::Config;
 use crate::ports::World;
 use crate::store::hrana::Hrana;
@@ -11,6 +12,7 @@ use crate::store::hrana::Hrana;
 pub(super) struct EdgeWorld {
     database: Hrana<DatabaseTransport, EdgeClock>,
     mailer: ProviderMailer,
+    zones: EdgeZones,
 }
 
 impl EdgeWorld {
@@ -33,6 +35,7 @@ impl EdgeWorld {
                     .unwrap_or_else(|| config.credentials.provider.clone()),
                 timeout: config.timing.provider_timeout,
             },
+            zones: EdgeZones::default(),
         }
     }
 }
@@ -43,6 +46,7 @@ impl World for EdgeWorld {
     type Clock = EdgeClock;
     type Random = EdgeRandom;
     type Log = EdgeLog;
+    type Zones = EdgeZones;
 
     fn database(&self) -> &Self::Database {
         &self.database
@@ -62,5 +66,9 @@ impl World for EdgeWorld {
 
     fn log(&self) -> &Self::Log {
         &EdgeLog
+    }
+
+    fn zones(&self) -> &Self::Zones {
+        &self.zones
     }
 }

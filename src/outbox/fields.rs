@@ -22,7 +22,8 @@ const TIME_WITHOUT_OFFSET: Fault = Fault::new(
     "time_without_offset",
     "Add the offset to the time, such as Z or +02:00.",
 );
-const TIME_OUT_OF_RANGE: Fault = Fault::new("time_out_of_range", "Send a time between the years 1970 and 9999.");
+pub(crate) const TIME_OUT_OF_RANGE: Fault =
+    Fault::new("time_out_of_range", "Send a time between the years 1970 and 9999.");
 
 /// An object from outside whose member names are all known.
 pub(crate) struct Fields<'a> {

@@ -27,6 +27,9 @@ pub struct Letter {
     pub body: Body,
     /// The caller's tags as they were sent; they are fitted to the provider's character set when sealed.
     pub tags: BTreeMap<String, String>,
+    /// The zone whose clock the recipient lives by, as the caller named it. An option of the send: no part of what the
+    /// letter means.
+    pub time_zone: Option<String>,
 }
 
 /// What a mail is made of.
@@ -58,6 +61,9 @@ impl Letter {
         members.insert(self.body.kind().to_owned(), self.body.to_value());
         if !self.tags.is_empty() {
             members.insert("tags".to_owned(), texts_value(&self.tags));
+        }
+        if let Some(zone) = &self.time_zone {
+            members.insert("timeZone".to_owned(), Value::from(zone.as_str()));
         }
         canonical(&Value::Object(members))
     }
@@ -99,6 +105,7 @@ impl Letter {
             to: stored.to,
             body,
             tags: stored.tags,
+            time_zone: stored.time_zone,
         })
     }
 }
@@ -147,6 +154,8 @@ struct Stored {
     content: Option<Box<Content>>,
     #[serde(default)]
     tags: BTreeMap<String, String>,
+    #[serde(rename = "timeZone")]
+    time_zone: Option<String>,
 }
 
 #[cfg(test)]
@@ -161,6 +170,7 @@ mod tests {
             to: parse("Ada <ada@b.example>").unwrap(),
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
+            time_zone: None,
         }
     }
 
@@ -172,6 +182,14 @@ mod tests {
             to: parse("ada@b.example").unwrap(),
             body: Body::Content(serde_json::from_value(content).unwrap()),
             tags: BTreeMap::new(),
+            time_zone: None,
+        }
+    }
+
+    fn with_zone() -> Letter {
+        Letter {
+            time_zone: Some("Europe/Kiev".to_owned()),
+            ..with_data(json!({}))
         }
     }
 
@@ -188,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_is_named_as_it_was_sent() {
+        assert_eq!(
+            with_zone().to_json(),
+            r#"{"data":{},"tags":{"plan":"pro"},"timeZone":"Europe/Kiev","to":{"email":"ada@b.example","name":"Ada"},"v":1}"#
+        );
+    }
+
+    #[test]
     fn reads_back_what_was_written() {
         for letter in [
             with_data(json!({})),
@@ -197,6 +223,7 @@ mod tests {
             // Numbers whose last digit a fast reader gets wrong.
             with_data(json!({"n": [-0.9737921478692171, 0.30000000000000004, -2.764583629991671e-292]})),
             with_content(),
+            with_zone(),
         ] {
             assert!(Letter::from_json(&letter.to_json()) == Ok(letter));
         }
@@ -219,6 +246,8 @@ mod tests {
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{"a":1,"a":2}}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"tags":{"a":"1","a":"2"}}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"content":null}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"timeZone":null}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"timeZone":7}"#,
             r#"[2]"#,
         ] {
             assert!(Letter::from_json(text) == Err(LetterError::Unreadable), "{text}");

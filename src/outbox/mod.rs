@@ -6,6 +6,7 @@ pub mod backoff;
 mod calendar;
 pub mod canonical;
 pub mod content;
+pub mod duration;
 pub mod envelope;
 pub mod family;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub mod json;
 pub mod keys;
 pub mod letter;
 pub mod problem;
+pub mod quiet;
 pub mod receipt;
 pub mod seal;
 pub mod signature;

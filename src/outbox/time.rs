@@ -49,6 +49,12 @@ impl Millis {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// This instant moved by so many milliseconds; `None` where nobody could have sent the result as a time.
+    pub fn shifted(self, ms: i64) -> Option<Self> {
+        let at = self.0.saturating_add(ms);
+        (0..=LAST_MS).contains(&at).then_some(Self(at))
+    }
+
     /// Reads an RFC 3339 time with an offset (RFC 3339, section 5.6).
     ///
     /// # Errors

@@ -76,6 +76,8 @@ pub struct ClaimedRow {
     pub seal_body: Option<String>,
     /// The letter as JSON; only for rows without a seal.
     pub letter: Option<String>,
+    /// The recipient's time zone as the letter names it; empty where nobody can tell whether it names one.
+    pub time_zone: Option<String>,
 }
 
 row!(ClaimedRow {
@@ -91,6 +93,7 @@ row!(ClaimedRow {
     seal_sha256,
     seal_body,
     letter,
+    time_zone,
 });
 
 /// Where a row stands after the claim, whoever holds it.
@@ -330,7 +333,8 @@ const PUT_ASIDE: &str = concat!(
 /// ?1 ids, ?2 token
 const FETCH: &str = "SELECT o.id, o.family, o.template, o.attempt_count, o.claim_count, o.doubts, o.window_anchor_at,
     o.not_after, o.idempotency_key, o.seal_sha256, s.body AS seal_body,
-    CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter
+    CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter,
+    CASE WHEN json_valid(l.body) THEN CAST(l.body ->> '$.timeZone' AS TEXT) ELSE '' END AS time_zone
   FROM json_each(?1) j JOIN outbox o ON o.id = j.value
     LEFT JOIN letters l ON l.outbox_id = o.id
     LEFT JOIN seals s ON s.outbox_id = o.id

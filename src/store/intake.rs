@@ -31,11 +31,11 @@ pub struct NewIntent {
     pub recipient_hash: String,
     /// Goes to the provider.
     pub idempotency_key: String,
-    /// `pending`, or `shadowed` for a family in shadow mode.
+    /// `pending`, `shadowed` for a family in shadow mode, or `expired` where its window lets it go out never.
     pub status: Status,
     /// Why it is in that state.
     pub cause: &'static str,
-    /// Its first reservation: when the relay may look (Unix ms). Absent for a shadowed row.
+    /// Its first reservation: when the relay may look (Unix ms). Absent for a row that is settled.
     pub relay_at: Option<i64>,
     /// 1 where the intake itself publishes it.
     pub publish_count: u8,
@@ -182,7 +182,7 @@ const INSERT_ROWS: &str = "INSERT INTO outbox (id, family, template, revision, f
     j.value ->> 'fingerprint', j.value ->> 'fingerprint_version', j.value ->> 'fingerprint_secret_id',
     j.value ->> 'recipient_hash', j.value ->> 'idempotency_key', j.value ->> 'status', j.value ->> 'cause',
     j.value ->> 'publish_count', j.value ->> 'relay_at', j.value ->> 'not_before', j.value ->> 'not_after',
-    j.value ->> 'letter_bytes', ?2, ?2, CASE WHEN j.value ->> 'status' = 'shadowed' THEN ?2 END
+    j.value ->> 'letter_bytes', ?2, ?2, CASE WHEN j.value ->> 'status' IN ('shadowed', 'expired') THEN ?2 END
   FROM json_each(?1) j
   WHERE NOT EXISTS (SELECT 1 FROM json_each(j.value, '$.keys') k
     JOIN intent_keys known ON known.key = k.value ->> 'key')

@@ -46,6 +46,17 @@ pub struct Rejection<'a> {
     pub template_version: Option<&'a str>,
 }
 
+/// A row that must not be called now: its quiet hours have begun.
+#[derive(Clone, Debug, Serialize)]
+pub struct PutBack {
+    /// The row.
+    pub id: String,
+    /// When it may be tried again (Unix ms).
+    pub next_attempt_at: i64,
+    /// When the relay looks (Unix ms); later than the above where the queue still holds a message.
+    pub relay_at: i64,
+}
+
 /// What the middle round trip asks for.
 #[derive(Clone, Debug)]
 pub struct OpenRequest<'a> {
@@ -61,6 +72,8 @@ pub struct OpenRequest<'a> {
     pub openings: &'a [Opening<'a>],
     /// Rows that cannot be sent.
     pub rejections: &'a [Rejection<'a>],
+    /// Rows to give back.
+    pub put_back: &'a [PutBack],
     /// Results of the wave before; empty for the first.
     pub settlements: &'a [Settlement],
     /// Time between two calls at the provider's pace, in ms; 0 where there is none.
@@ -185,6 +198,13 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
             ],
         ),
     ]);
+    if !request.put_back.is_empty() {
+        let put_back = Value::Text(serde_json::json!(request.put_back).to_string());
+        statements.push(Statement::new(OUTSIDE, vec![put_back, token.clone(), now.clone()]));
+        if request.openings.is_empty() {
+            statements.push(Statement::new(NO_PROBE, vec![token.clone(), now.clone()]));
+        }
+    }
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
     let ids: Vec<&str> = request
@@ -192,6 +212,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         .iter()
         .map(|opening| opening.id)
         .chain(request.rejections.iter().map(|rejection| rejection.id))
+        .chain(request.put_back.iter().map(|row| row.id.as_str()))
         .collect();
     let ids = Value::Text(serde_json::json!(ids).to_string());
     statements.push(Statement::new(LOST, vec![ids, token, now]));
@@ -257,6 +278,18 @@ const NO_SLOT: &str = "UPDATE outbox SET
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = outbox.id AND a.claim_token = ?2)";
 
+/// processing -> retry: quiet hours have begun. No try is burnt, and what ran alone runs alone again.
+/// ?1 rows, ?2 token, ?3 now
+const OUTSIDE: &str = "UPDATE outbox SET
+    status = 'retry', cause = 'outside_hours', next_attempt_at = j.value ->> 'next_attempt_at',
+    relay_at = j.value ->> 'relay_at',
+    claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
+  FROM json_each(?1) j
+  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
+
+/// A claim that makes no call is no probe of a pause: the next one may be. ?1 token, ?2 now
+const NO_PROBE: &str = "UPDATE pauses SET probe_token = NULL, until = ?2 WHERE probe_token = ?1";
+
 /// ?1 openings, ?2 token
 const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o.seal_sha256
   FROM json_each(?1) j JOIN attempts a ON a.id = j.value ->> 'attempt' JOIN outbox o ON o.id = a.outbox_id
@@ -266,4 +299,4 @@ const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o
 /// Neither ours now nor moved by this transaction. ?1 ids, ?2 token, ?3 now
 const LOST: &str = "SELECT o.id, o.claim_expires_at FROM json_each(?1) j JOIN outbox o ON o.id = j.value
   WHERE o.claim_token IS NOT ?2
-    AND NOT (o.updated_at = ?3 AND (o.cause = 'paced' OR o.status IN ('dead_letter', 'unknown')))";
+    AND NOT (o.updated_at = ?3 AND (o.cause IN ('paced', 'outside_hours') OR o.status IN ('dead_letter', 'unknown')))";

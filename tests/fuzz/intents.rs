@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use sealpost::outbox::canonical::canonical;
 use sealpost::outbox::identity::{CALLER_KEY_BYTES_MAX, Identity, KEY_TEXT_BYTES_MAX, KeyValue};
-use sealpost::outbox::intent::{FamilyShape, INTENTS_MAX, Intent, TAGS_MAX, parse_intents};
+use sealpost::outbox::intent::{DELAY_MS_MAX, FamilyShape, INTENTS_MAX, Intent, TAGS_MAX, parse_intents};
 use sealpost::outbox::json::{self, DATA_DEPTH_MAX, VALUES_MAX};
 use sealpost::outbox::keys::{KeyRing, keys_for};
 use sealpost::outbox::letter::{Body, LETTER_BYTES_MAX, Letter};
 use sealpost::outbox::problem::{FIELD_ERRORS_MAX, Problem};
+use sealpost::outbox::quiet::is_zone_name;
 use sealpost::provider::render::{Draft, DraftBody, Sender, build_request};
 use serde_json::{Value, json};
 
@@ -26,6 +27,9 @@ pub const NAMES: &[&str] = &[
     "tags",
     "notBefore",
     "notAfter",
+    "businessAt",
+    "delay",
+    "timeZone",
     "email",
     "name",
     "subject",
@@ -47,6 +51,7 @@ pub fn families() -> Vec<FamilyShape> {
         prefix: name.chars().take(3).collect(),
         key_fields: key_fields.iter().map(|field| (*field).to_owned()).collect(),
         has_template,
+        window_hours: (name == "invitation").then_some((-72, -24)),
     };
     vec![
         family("invitation", &["companyId", "inviteeId"], true),
@@ -60,7 +65,8 @@ pub fn request() -> Value {
             "family": "invitation", "key": { "inviteeId": "u9", "companyId": 7 }, "revision": 1,
             "to": { "email": "Reader@b\u{fc}cher.example", "name": "Ada, VP" },
             "data": { "name": "Ada", "list": [1, 0.1, -2, { "x": null }], "deep": { "a": { "b": { "c": "d" } } } },
-            "tags": { "plan": "pro", "user": "a@b" }, "notBefore": "2026-02-01T00:00:00Z",
+            "tags": { "plan": "pro", "user": "a@b" }, "notBefore": "-PT71H",
+            "businessAt": "2026-02-01T00:00:00Z", "delay": 60000, "timeZone": "UTC",
         },
         {
             "family": "notice", "idempotencyKey": "order 7", "to": "Ada <a@b.example>",
@@ -101,6 +107,23 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
                 .not_before
                 .is_none_or(|start| intent.not_after.is_none_or(|end| start < end))
         );
+        let (opens, closes) = (intent.window.opens, intent.window.closes);
+        prop_assert!(opens.is_none_or(|start| closes.is_none_or(|end| start < end)));
+        prop_assert!(
+            intent.not_before <= opens,
+            "the window is no wider than it was asked for"
+        );
+        prop_assert!(
+            intent
+                .not_after
+                .is_none_or(|end| closes.is_some_and(|closes| closes <= end))
+        );
+        prop_assert!(
+            intent
+                .delay
+                .is_none_or(|delay| delay.as_millis() <= u128::from(DELAY_MS_MAX))
+        );
+        prop_assert!(intent.letter.time_zone.as_deref().is_none_or(is_zone_name));
         prop_assert!(hostile::debug_is_quiet(&intent));
         is_sent(intent)?;
     }

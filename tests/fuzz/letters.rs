@@ -15,13 +15,13 @@ use crate::document::{changed, changes};
 use crate::hostile::{self, MARK};
 
 pub const NAMES: &[&str] = &[
-    "v", "to", "data", "content", "tags", "email", "name", "subject", "html", "from", "replyTo", "headers",
+    "v", "to", "data", "content", "tags", "email", "name", "subject", "html", "from", "replyTo", "headers", "timeZone",
 ];
 
 pub fn letter() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(
-            json!({ "v": 1, "to": { "email": "a@b.example", "name": "A" }, "data": { "n": [1, 0.1, null], "s": { "t": "u" } }, "tags": { "a": "b" } })
+            json!({ "v": 1, "to": { "email": "a@b.example", "name": "A" }, "data": { "n": [1, 0.1, null], "s": { "t": "u" } }, "tags": { "a": "b" }, "timeZone": "UTC" })
         ),
         Just(json!({ "v": 1, "to": { "email": "a@b.example" }, "content": {
             "subject": "s", "text": "t", "html": "h", "from": { "email": "f@b.example" }, "replyTo": { "email": "r@b.example", "name": "R" }, "headers": { "X-A": "1" },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sealpost::devstack::database::clock::HandClock;
 use sealpost::devstack::database::engine::Engine;
 use sealpost::devstack::database::proto::Version;
+use sealpost::devstack::zones::BundledZones;
 use sealpost::outbox::time::Millis;
 use sealpost::ports::{Clock, Field, Level, Log, LookUp, MailAnswer, MailRequest, Mailer, Random, World};
 use sealpost::store::database::{Database, DatabaseError, Rows, Transaction};
@@ -37,6 +38,7 @@ impl<D: Database> World for FuzzWorld<D> {
     type Clock = StillClock;
     type Random = Sevens;
     type Log = Notes;
+    type Zones = BundledZones;
 
     fn database(&self) -> &D {
         &self.database
@@ -52,6 +54,9 @@ impl<D: Database> World for FuzzWorld<D> {
     }
     fn log(&self) -> &Notes {
         &self.notes
+    }
+    fn zones(&self) -> &BundledZones {
+        &BundledZones
     }
 }
 

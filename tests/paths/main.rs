@@ -44,6 +44,7 @@ mod settle;
 mod support;
 mod suppressions;
 mod suspects;
+mod time;
 mod unknown;
 mod unsubscribe;
 mod waves;

@@ -63,7 +63,7 @@ pub fn start(sim: &Rc<Sim>) {
                 facts.push((setting.facts[other as usize].clone(), false));
             }
             let mut at = i64::from(sim.choices.below(Subject::Callers, spread));
-            if let Some(end) = fact.not_after.filter(|_| sim.choices.chance(Subject::Callers, 300)) {
+            if let Some(end) = fact.last_moment.filter(|_| sim.choices.chance(Subject::Callers, 300)) {
                 // In the last moment.
                 at = (end - sim.now() - i64::from(sim.choices.below(Subject::Callers, LAST_MOMENT_MS))).max(0);
             }

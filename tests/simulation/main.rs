@@ -41,6 +41,7 @@ mod sim;
 mod stage;
 mod stop;
 mod store;
+mod times;
 mod trace;
 mod webhooks;
 

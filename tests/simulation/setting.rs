@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::choices::{Choices, Subject};
 use super::faults::Mix;
+use super::times::{self, Start, Times};
 
 /// 2026-01-01T00:00:00Z, when every run begins.
 pub const START_MS: i64 = 1_767_225_600_000;
@@ -36,7 +37,10 @@ pub struct Fact {
     pub family: &'static str,
     pub intent: Json,
     pub other: Json,
-    pub not_after: Option<i64>,
+    /// What its times mean.
+    pub times: Times,
+    /// When it is too late for it, or quiet hours begin: callers like to come just before.
+    pub last_moment: Option<i64>,
 }
 
 /// A version of the program with its settings.
@@ -148,6 +152,7 @@ impl Program {
     fn kinds(self) -> Vec<Kind> {
         let mut kinds = Policy::built_in_kinds();
         for kind in &mut kinds {
+            times::change(&mut kind.family);
             let last = matches!(self, Self::Last | Self::LastOtherAccount);
             match kind.family.name {
                 HELD_FAMILY if !last => kind.family.mode = Mode::Hold,
@@ -201,6 +206,8 @@ pub fn version(profile: Profile, program: Program) -> &'static Version {
 /// What one run is about.
 #[derive(Clone, Debug)]
 pub struct Setting {
+    /// When the run begins.
+    pub start_ms: i64,
     pub profile: Profile,
     pub facts: Vec<Fact>,
     pub programs: Vec<Program>,
@@ -236,7 +243,9 @@ impl Setting {
         let about = Subject::Setting;
         let profile = choices.one(about, &PROFILES);
         let count = 1 + choices.below(about, 5);
-        let facts = (0..count).map(|number| fact(choices, number)).collect();
+        let start = Start::draw(choices);
+        let mut facts: Vec<Fact> = (0..count).map(|number| fact(choices, number, start.at)).collect();
+        facts.extend(start.facts(choices));
         let instances = 1 + choices.below(about, 3) as usize;
         let mut programs = vec![Program::First];
         if choices.chance(about, 400) {
@@ -254,12 +263,12 @@ impl Setting {
             .map(|skew| if skewed { skew } else { 0 })
             .collect();
         let crowd = if choices.chance(about, 10) { CROWD } else { 0 };
-        let facts: Vec<Fact> = facts;
         let poison = choices.chance(about, 60).then(|| Poison {
             to: facts[0].to.clone(),
             by_call: choices.chance(about, 500),
         });
         Self {
+            start_ms: start.at,
             poison,
             crowd,
             quiet_before_the_last: choices.chance(about, 150) || crowd > 0,
@@ -286,7 +295,7 @@ impl Setting {
     }
 }
 
-fn fact(choices: &Choices, number: u32) -> Fact {
+fn fact(choices: &Choices, number: u32, start: i64) -> Fact {
     let about = Subject::Setting;
     let family = choices.one(
         about,
@@ -300,12 +309,12 @@ fn fact(choices: &Choices, number: u32) -> Fact {
         ],
     );
     let (not_before, not_after) = match choices.below(about, 8) {
-        5 => (Some(START_MS + 3 * MINUTE), None),
+        5 => (Some(start + 3 * MINUTE), None),
         6 => (
             None,
-            Some(START_MS + choices.one(about, &[5 * MINUTE, 90 * MINUTE, 30_000, MINUTE, 2 * MINUTE])),
+            Some(start + choices.one(about, &[5 * MINUTE, 90 * MINUTE, 30_000, MINUTE, 2 * MINUTE])),
         ),
-        7 => (Some(START_MS + 2 * MINUTE), Some(START_MS + 20 * MINUTE)),
+        7 => (Some(start + 2 * MINUTE), Some(start + 20 * MINUTE)),
         _ => (None, None),
     };
     let complete = choices.below(about, 10) < 9;
@@ -323,7 +332,13 @@ pub fn fact_of(
     let name = format!("fact {number}");
     let to = format!("{MARKER}.{number}@example.org");
     let mut intent = json!({ "family": family, "to": { "email": to, "name": format!("{MARKER} Ada") } });
+    let with_times = times::letter(family, &name);
     match family {
+        _ if with_times.is_some() => {
+            let letter = with_times.expect("it is there");
+            let members = intent.as_object_mut().expect("an object");
+            members.extend(letter.as_object().expect("an object").clone());
+        }
         "notice" => {
             intent["idempotencyKey"] = json!(name);
             intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "Good news." });
@@ -356,7 +371,12 @@ pub fn fact_of(
         family,
         intent,
         other,
-        not_after,
+        times: Times {
+            opens: not_before,
+            closes: not_after,
+            quiet: None,
+        },
+        last_moment: not_after,
     }
 }
 
@@ -374,7 +394,8 @@ pub fn crowd(count: u32) -> Vec<Fact> {
                 to,
                 family: HELD_FAMILY,
                 intent,
-                not_after: None,
+                times: Times::default(),
+                last_moment: None,
             }
         })
         .collect()

@@ -15,7 +15,7 @@ use super::people::People;
 use super::planted::Planted;
 use super::queue::Queue;
 use super::script::Script;
-use super::setting::{Fact, Program, START_MS, Setting, hash_of};
+use super::setting::{Fact, Program, Setting, hash_of};
 use super::store::Store;
 use super::trace::Trace;
 use super::webhooks::Webhooks;
@@ -64,7 +64,7 @@ impl Sim {
         planted: &'static Planted,
         keep_trace: bool,
     ) -> Rc<Self> {
-        let kernel = Kernel::starting_at(START_MS);
+        let kernel = Kernel::starting_at(setting.start_ms);
         let timing = &setting.version(Program::First).config.timing;
         let ms = |duration: std::time::Duration| i64::try_from(duration.as_millis()).expect("short");
         let oracle = Oracle::new(Limits {
@@ -77,6 +77,7 @@ impl Sim {
             let truth = Truth {
                 to: fact.to.clone(),
                 shadow: fact.family == super::setting::SHADOW_FAMILY,
+                times: fact.times.clone(),
             };
             oracle.fact(&fact.name, truth);
         }
@@ -88,7 +89,7 @@ impl Sim {
             })
             .collect();
         Rc::new(Self {
-            trace: Trace::begin(keep_trace, START_MS),
+            trace: Trace::begin(keep_trace, setting.start_ms),
             main: Queue::new("main", setting.max_retries),
             dead: Queue::new("dead letters", 100),
             kernel,

@@ -1,6 +1,7 @@
 //! From the body of a request to intents that can be recorded: everything is checked here, once.
 
 use core::fmt;
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -14,6 +15,10 @@ use crate::outbox::letter::{Body, LETTER_BYTES_MAX, Letter};
 use crate::outbox::problem::{Fault, Pointer, Problem, Problems};
 use crate::outbox::tags::{self, TagError};
 use crate::outbox::time::Millis;
+
+mod schedule;
+
+pub use schedule::{DELAY_MS_MAX, Window};
 
 /// Bytes of a request (4 MiB): 100 usual letters fit with room to spare, and a Worker has 128 MB for everything.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -38,7 +43,6 @@ const CONTENT_UNEXPECTED: Fault = Fault::new("content_unexpected", "Send data; t
 const LETTER_TOO_LARGE: Fault = Fault::new("letter_too_large", "Send a letter of at most 256 KiB.");
 const TAGS_TOO_MANY: Fault = Fault::new("tags_too_many", "Send at most 20 tags.");
 const TAG_INVALID: Fault = Fault::new("tag_invalid", "Send tag names and values of 1 to 80 bytes.");
-const WINDOW_EMPTY: Fault = Fault::new("window_empty", "Send a notAfter that is later than notBefore.");
 
 /// What intake has to know of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,17 +56,27 @@ pub struct FamilyShape {
     pub key_fields: Vec<String>,
     /// Whether a template writes the mail from data; otherwise the caller sends ready content.
     pub has_template: bool,
+    /// Hours from the business instant to the opening and to the closing of the family's window.
+    pub window_hours: Option<(i32, i32)>,
 }
 
 /// Finds families by name.
 pub trait FamilyLookup {
     /// The family of this name, if there is one.
     fn shape(&self, name: &str) -> Option<&FamilyShape>;
+
+    /// Whether there is a zone of this name, which looks like one.
+    fn has_zone(&self, name: &str) -> bool;
 }
 
 impl FamilyLookup for Vec<FamilyShape> {
     fn shape(&self, name: &str) -> Option<&FamilyShape> {
         self.iter().find(|family| family.name == name)
+    }
+
+    /// Without a platform to ask there is one zone.
+    fn has_zone(&self, name: &str) -> bool {
+        name == "UTC"
     }
 }
 
@@ -81,10 +95,14 @@ pub struct Intent {
     pub to: Address,
     /// What is stored in the table of letters.
     pub letter: Letter,
-    /// No call to the provider before this time.
+    /// No call to the provider before this time, as the caller said it.
     pub not_before: Option<Millis>,
-    /// No call to the provider after this time.
+    /// No call to the provider after this time, as the caller said it.
     pub not_after: Option<Millis>,
+    /// The same within the family's window: what counts, and what is stored.
+    pub window: Window,
+    /// How long after its recording it may go out at the earliest. An option of this send: no part of its meaning.
+    pub delay: Option<Duration>,
 }
 
 impl fmt::Debug for Intent {
@@ -188,13 +206,14 @@ impl<'a> IntentRequest<'a> {
         let to = fields.required_address("to", problems);
         let body = check_body(&fields, family, problems);
         let tags = check_tags(&fields, problems);
-        let (not_before, not_after) = check_window(&fields, problems);
+        let schedule = schedule::check(&fields, family, families, problems);
 
         let (family, to) = (family?, to?);
         let letter = Letter {
             to: to.clone(),
             body: body?,
             tags,
+            time_zone: schedule.time_zone,
         };
         if letter.to_json().len() > LETTER_BYTES_MAX {
             problems.refuse(&fields.place(letter.body.kind()), LETTER_TOO_LARGE);
@@ -209,8 +228,10 @@ impl<'a> IntentRequest<'a> {
             revision: revision.unwrap_or(0),
             to,
             letter,
-            not_before,
-            not_after,
+            not_before: schedule.said.opens,
+            not_after: schedule.said.closes,
+            window: schedule.window,
+            delay: schedule.delay,
         })
     }
 }
@@ -228,6 +249,9 @@ fn is_field(name: &str) -> bool {
             | "tags"
             | "notBefore"
             | "notAfter"
+            | "businessAt"
+            | "delay"
+            | "timeZone"
     )
 }
 
@@ -296,19 +320,6 @@ const fn tag_fault(error: TagError) -> Fault {
             "Send a shorter tag: what is no letter, digit, hyphen or underscore takes four characters a byte.",
         ),
     }
-}
-
-fn check_window(intent: &Fields<'_>, problems: &mut Problems) -> (Option<Millis>, Option<Millis>) {
-    let not_before = intent.optional("notBefore", problems, fields::time);
-    let not_after = intent.optional("notAfter", problems, fields::time);
-    if let Some(end) = not_after {
-        // A window that has closed is not refused: the repetition of an old request must still find its row, and a new
-        // row is recorded and counted as expired.
-        if not_before.is_some_and(|start| end <= start) {
-            problems.refuse(&intent.place("notAfter"), WINDOW_EMPTY);
-        }
-    }
-    (not_before, not_after)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::outbox::address::{from_parts, parse};
+use crate::outbox::intent::Window;
 use crate::outbox::letter::{Body, Letter};
 
 /// 16 bytes of `a`.
@@ -36,10 +37,13 @@ fn intent() -> Intent {
             to: to.clone(),
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
+            time_zone: None,
         },
         to,
         not_before: Some(Millis::new(1_800_000_000_000)),
         not_after: None,
+        window: Window::default(),
+        delay: None,
     }
 }
 

@@ -6,6 +6,7 @@ use libsql::Value;
 use sealpost::config::Config;
 use sealpost::consume::{Decision, Delivery, consume};
 use sealpost::dead_letter::consume_dead_letters;
+use sealpost::devstack::zones::BundledZones;
 use sealpost::intake::{Accepted, IntakeError, record_intents};
 use sealpost::ports::{Clock as _, World};
 use sealpost::publish::publish_after_intake;
@@ -40,6 +41,7 @@ impl World for TestWorld {
     type Clock = HandClock;
     type Random = Seeded;
     type Log = Notes;
+    type Zones = BundledZones;
 
     fn database(&self) -> &Self::Database {
         &self.database
@@ -55,6 +57,9 @@ impl World for TestWorld {
     }
     fn log(&self) -> &Self::Log {
         &self.notes
+    }
+    fn zones(&self) -> &Self::Zones {
+        &BundledZones
     }
 }
 

@@ -82,6 +82,7 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
     let mut all = vec![
         arrow("", "pending", Causes::Of(&["recorded", "held"])),
         arrow("", "shadowed", Causes::Of(&["shadow_mode"])),
+        arrow("", "expired", Causes::Of(&["window_missed"])),
         arrow("pending", "enqueued", Causes::Of(&["published"])),
         arrow("retry", "enqueued", Causes::Of(&["published"])),
         arrow("pending", "processing", Causes::Of(&["claimed"])),

@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Call, Learned, Oracle, State, Who};
 use crate::report::Invariant;
+use crate::times::is_quiet;
 use sealpost::ports::MailAnswer;
 
 /// Names a call.
@@ -150,6 +151,7 @@ impl State {
         if row.not_after.is_some_and(|at| now - self.skew_ms >= at) {
             wrong.push("after its time");
         }
+        wrong.extend(self.out_of_its_times(&row.id, now));
         let doubtful = self
             .calls
             .iter()
@@ -193,6 +195,29 @@ impl State {
 }
 
 impl State {
+    /// What the fact behind a row says of its times, whatever stands in the row. Clocks may differ by the skew.
+    fn out_of_its_times(&self, id: &str, now: i64) -> Vec<&'static str> {
+        let Some(truth) = self.fact_of.get(id).and_then(|fact| self.facts.get(fact)) else {
+            return Vec::new();
+        };
+        let times = &truth.times;
+        let (earliest, latest) = (now - self.skew_ms, now + self.skew_ms);
+        let mut wrong = Vec::new();
+        if times.opens.is_some_and(|at| latest < at) {
+            wrong.push("before its window opens");
+        }
+        if times.closes.is_some_and(|at| earliest >= at) {
+            wrong.push("after its window closed");
+        }
+        if times
+            .quiet
+            .is_some_and(|hours| [earliest, now, latest].iter().all(|at| is_quiet(hours, *at)))
+        {
+            wrong.push("in its quiet hours");
+        }
+        wrong
+    }
+
     /// The claim under which this invocation opened the attempt that it calls for, where the proof of an earlier call
     /// arrived in between: proof outranks every claim, and nobody can know of it without another look at the database.
     /// The call repeats the same bytes under the same key, and all that its claim was good for is still so.

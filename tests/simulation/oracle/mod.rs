@@ -19,6 +19,7 @@ pub use news::Told;
 
 use super::report::{Invariant, Report};
 use super::store::{AttemptRow, OutboxRow};
+use super::times::Times;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Truth {
     pub to: String,
     /// The family sends mails at all.
     pub shadow: bool,
+    /// What its times mean.
+    pub times: Times,
 }
 
 /// A call as the world saw it.
@@ -190,6 +193,14 @@ impl Oracle {
         let state = self.inner.borrow();
         let changed = state.changed_at.get(&row.id).copied().unwrap_or_default();
         row.relay_at.map(|at| at.max(changed))
+    }
+
+    /// Whether this run of a handler has an attempt open.
+    pub fn has_open_attempt(&self, who: Who) -> bool {
+        let state = self.inner.borrow();
+        let owner = |token: &String| state.tokens.get(token).map(|(owner, _)| *owner);
+        let mut open = state.attempts.values().filter(|attempt| attempt.outcome.is_none());
+        open.any(|attempt| owner(&attempt.token) == Some(who.invocation))
     }
 
     /// A caller was told that this fact is accepted under this id.

@@ -11,15 +11,18 @@ mod news;
 mod ports;
 mod publish;
 mod records;
+mod times;
 
 use sealpost::config::Config;
 use sealpost::consume::Decision;
 use sealpost::intake::{Accepted, IntakeError};
+use sealpost::outbox::time::Millis;
 use sealpost::ports::{Broker as _, BrokerError, MailAnswer, QueueMessage};
 use sealpost::store::database::{DatabaseError, Rows, Transaction};
 
 pub use hunt::run_all;
 
+use super::oracle::Who;
 use super::ports::{SimBroker, Worker};
 use super::report::Invariant;
 use super::sim::Sim;
@@ -71,6 +74,8 @@ pub struct Planted {
     pub publishes_first: bool,
     /// Every invocation has the same.
     pub randomness: Option<u64>,
+    /// What the program reads of a zone's offset at an instant, in seconds.
+    pub zones: fn(&Sim, Who, Millis, Option<i32>) -> Option<i32>,
     pub intake: Option<Intake>,
 }
 
@@ -91,6 +96,7 @@ const BASE: Planted = Planted {
     parts: |_| None,
     publishes_first: false,
     randomness: None,
+    zones: |_, _, _, offset| offset,
     intake: None,
 };
 
@@ -108,6 +114,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(ports::ALL);
     all.extend(records::ALL);
     all.extend(news::ALL);
+    all.extend(times::ALL);
     all
 }
 

@@ -8,7 +8,6 @@ use crate::choices::Subject;
 use crate::faults::OTHERS;
 use crate::oracle::Who;
 use crate::script::Io;
-use crate::setting::START_MS;
 use crate::sim::Sim;
 
 /// The way into the queue.
@@ -41,7 +40,7 @@ impl SimBroker {
         let away = sim
             .mix()
             .and_then(|mix| mix.queue_outage)
-            .is_some_and(|outage| outage.covers(sim.now() - START_MS));
+            .is_some_and(|outage| outage.covers(sim.now() - sim.setting.start_ms));
         if away {
             sim.counted(OTHERS[10]);
         }

@@ -10,7 +10,7 @@ use crate::choices::Subject;
 use crate::faults::{DatabaseFault, OTHERS};
 use crate::oracle::{Role, Who};
 use crate::script::Io;
-use crate::setting::{Poison, Program, START_MS};
+use crate::setting::{Poison, Program};
 use crate::sim::Sim;
 
 /// The wire to the database, and the engine behind it.
@@ -25,7 +25,7 @@ impl SimDatabase {
         let mix = self.sim.mix()?;
         if mix
             .database_outage
-            .is_some_and(|outage| outage.covers(self.sim.now() - START_MS))
+            .is_some_and(|outage| outage.covers(self.sim.now() - self.sim.setting.start_ms))
         {
             self.sim.counted(OTHERS[8]);
             return Some(DatabaseFault::Refused);

@@ -13,7 +13,7 @@ use crate::choices::Subject;
 use crate::faults::OTHERS;
 use crate::oracle::{CallId, Who};
 use crate::script::Io;
-use crate::setting::{Profile, START_MS};
+use crate::setting::Profile;
 use crate::sim::Sim;
 
 /// The provider, through one account.
@@ -76,7 +76,7 @@ impl SimMailer {
         let mix = self.sim.mix()?;
         let choices = &self.sim.choices;
         if let Some((outage, (kind, name))) = mix.provider_outage
-            && outage.covers(self.sim.now() - START_MS)
+            && outage.covers(self.sim.now() - self.sim.setting.start_ms)
         {
             self.sim.counted(OTHERS[9]);
             return Some((Fault::once(kind), name));

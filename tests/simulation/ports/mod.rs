@@ -10,8 +10,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sealpost::config::Config;
+use sealpost::devstack::zones::BundledZones;
 use sealpost::outbox::time::Millis;
-use sealpost::ports::{Clock, Field, Level, Log, Random, World};
+use sealpost::ports::{Clock, Field, Level, Log, Random, World, Zones};
 use sealpost::store::hrana::Repeating;
 
 pub use broker::SimBroker;
@@ -34,6 +35,7 @@ pub struct Worker {
     clock: SimClock,
     random: SimRandom,
     log: SimLog,
+    zones: SimZones,
 }
 
 impl Worker {
@@ -72,6 +74,7 @@ impl Worker {
                 sim.planted.randomness.unwrap_or_else(|| sim.fresh_randomness()),
             )),
             log: SimLog(Rc::clone(sim), who),
+            zones: SimZones(Rc::clone(sim), who),
             clock,
             program: instance.program,
             sim: Rc::clone(sim),
@@ -103,6 +106,7 @@ impl World for Worker {
     type Clock = SimClock;
     type Random = SimRandom;
     type Log = SimLog;
+    type Zones = SimZones;
 
     fn database(&self) -> &Self::Database {
         &self.database
@@ -118,6 +122,9 @@ impl World for Worker {
     }
     fn log(&self) -> &Self::Log {
         &self.log
+    }
+    fn zones(&self) -> &Self::Zones {
+        &self.zones
     }
 }
 
@@ -138,6 +145,16 @@ impl Clock for SimClock {
         scripted.before(&self.sim).await;
         self.sim.kernel.sleep(ms(duration)).await;
         scripted.after(&self.sim).await;
+    }
+}
+
+/// The zones of the library, with what a planted bug does to them.
+pub struct SimZones(Rc<Sim>, Who);
+
+impl Zones for SimZones {
+    fn offset(&self, zone: &str, at: Millis) -> Option<i32> {
+        let offset = BundledZones.offset(zone, at);
+        (self.0.planted.zones)(&self.0, self.1, at, offset)
     }
 }
 
