@@ -33,6 +33,7 @@ CREATE TABLE letter_secrets (
   outbox_id TEXT NOT NULL REFERENCES outbox (id),
   PRIMARY KEY (fact, outbox_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX letter_secrets_of_row ON letter_secrets (outbox_id);
 
 -- ---- Replays --------------------------------------------------------------------------------------------------------
 -- Which replay recorded the row; NULL for an ordinary producer. Never part of a key.
@@ -40,19 +41,32 @@ ALTER TABLE outbox ADD COLUMN replay_batch TEXT;
 -- What each request of a replay came to.
 CREATE TABLE replays (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  batch TEXT NOT NULL,
+  -- The id that its first intent would get: a repetition of the request finds what it wrote before.
+  request TEXT NOT NULL UNIQUE,
+  batch TEXT NOT NULL CHECK (length(batch) BETWEEN 1 AND 64),
   mode TEXT NOT NULL CHECK (mode IN ('send', 'backfill')),
   fresh INTEGER NOT NULL,
   known INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
   at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX replays_of ON replays (batch, seq);
+
+-- The event that records a row names the replay that brought it; its cause stays what it is.
+ALTER TABLE events ADD COLUMN replay_batch TEXT;
+DROP TRIGGER outbox_recorded;
+CREATE TRIGGER outbox_recorded AFTER INSERT ON outbox BEGIN
+  INSERT INTO events (outbox_id, from_status, to_status, cause, replay_batch, at)
+  VALUES (NEW.id, NULL, NEW.status, NEW.cause, NEW.replay_batch, NEW.created_at);
+END;
 
 -- Counts that no table of rows can give afterwards.
 CREATE TABLE tallies (
   name TEXT NOT NULL,
   family TEXT NOT NULL,
   value INTEGER NOT NULL,
+  -- The request that was counted last: its repetition counts nothing.
+  request TEXT NOT NULL,
   PRIMARY KEY (name, family)
 ) STRICT, WITHOUT ROWID;
 

@@ -13,8 +13,10 @@ use crate::config::Config;
 use crate::hours::{Hours, is_zone};
 use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
-use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
-use crate::outbox::keys::{FINGERPRINT_VERSION, keys_for, recipient_hash};
+use crate::outbox::intent::{
+    FamilyLookup, FamilyShape, Intent, SECRET_BYTES_MAX, SECRET_NAME_BYTES_MAX, SECRETS_MAX, parse_intents,
+};
+use crate::outbox::keys::{FINGERPRINT_VERSION, facts_for, keys_for, recipient_hash, send_id_hash};
 use crate::outbox::problem::{FieldError, Problem};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -23,6 +25,9 @@ use crate::ports::{Clock as _, Field, Level, Log as _, World, Zones};
 use crate::store::database::DatabaseError;
 use crate::store::intake::{NewIntent, NewKey, Recorded, RecordedIntent, conflicting_positions, record};
 use crate::store::publish::Reservation;
+
+/// Bytes that the secret of an earlier revision may add to a letter: names, texts and the marks around them.
+const SECRET_ROOM_BYTES: usize = SECRETS_MAX * (SECRET_BYTES_MAX + SECRET_NAME_BYTES_MAX + 8);
 
 /// What the producer is told about one intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +40,9 @@ pub struct Receipt {
     pub duplicate: bool,
     /// Its state.
     pub status: Status,
+    /// Whose codes and links its mail has: `stored` for those of this request, `reused` for those of an earlier one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<&'static str>,
 }
 
 /// What an intake leaves to do.
@@ -63,27 +71,9 @@ pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -
     let zones = world.zones();
     let intents = parse_intents(body, &Families::of(config.policy, zones)).map_err(IntakeError::Request)?;
     let now = world.clock().now();
-    let grace = now.plus(config.timing.pending_grace);
-    let mut new = Vec::with_capacity(intents.len());
-    for intent in &intents {
-        let id = outbox_id(&intent.prefix, world.random());
-        new.push(new_intent(
-            config,
-            intent,
-            opening(zones, config, intent, now),
-            id,
-            now,
-            grace,
-        ));
-    }
+    let new = new_intents(world, config, &intents, now);
     let first_of = first_positions(&new).map_err(IntakeError::Request)?;
-    let unique: Vec<NewIntent> = new
-        .iter()
-        .zip(&first_of)
-        .enumerate()
-        .filter(|(position, (_, first))| position == *first)
-        .map(|(_, (intent, _))| intent.clone())
-        .collect();
+    let unique = uniques(&new, &first_of);
     let recorded = match record(world.database(), &unique, now)
         .await
         .map_err(IntakeError::Database)?
@@ -105,14 +95,39 @@ pub async fn record_intents<W: World>(world: &W, config: &Config, body: &[u8]) -
     Ok(accepted)
 }
 
+/// The rows that intents become where their keys are new, each with an id of its own.
+pub(crate) fn new_intents<W: World>(world: &W, config: &Config, intents: &[Intent], now: Millis) -> Vec<NewIntent> {
+    let grace = now.plus(config.timing.pending_grace);
+    let mut new = Vec::with_capacity(intents.len());
+    for intent in intents {
+        let id = outbox_id(&intent.prefix, world.random());
+        let opening = opening(world.zones(), config, intent, now);
+        new.push(new_intent(config, intent, opening, id, now, grace));
+    }
+    new
+}
+
+/// Every fact of the request once, with how often it stands there once more.
+pub(crate) fn uniques(new: &[NewIntent], first_of: &[usize]) -> Vec<NewIntent> {
+    let stated = |position: usize| first_of.iter().filter(|first| **first == position).count();
+    new.iter()
+        .enumerate()
+        .filter(|(position, _)| first_of.get(*position) == Some(position))
+        .map(|(position, intent)| NewIntent {
+            copies: u32::try_from(stated(position).saturating_sub(1)).unwrap_or(u32::MAX),
+            ..intent.clone()
+        })
+        .collect()
+}
+
 /// The families of this version, as the parser asks for them.
-struct Families<'a, Z> {
+pub(crate) struct Families<'a, Z> {
     shapes: Vec<FamilyShape>,
     zones: &'a Z,
 }
 
 impl<'a, Z> Families<'a, Z> {
-    fn of(policy: &Policy, zones: &'a Z) -> Self {
+    pub(crate) fn of(policy: &Policy, zones: &'a Z) -> Self {
         Self {
             shapes: policy
                 .families()
@@ -200,6 +215,16 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
         (_, None) => Some(grace),
     };
     let letter = intent.letter.to_json();
+    let facts = match family {
+        Some(family) if family.template.is_some() => facts_for(&config.keys, &intent.family, &intent.identity),
+        Some(_) | None => Vec::new(),
+    };
+    // A later revision may get the secret of an earlier one, which nobody has read yet.
+    let room = if facts.is_empty() || intent.revision == 0 {
+        0
+    } else {
+        SECRET_ROOM_BYTES
+    };
     NewIntent {
         id,
         family: intent.family.clone(),
@@ -217,9 +242,16 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
         publish_count: u8::from(publishes_now),
         not_before: not_before.map(Millis::get),
         not_after: intent.window.closes.map(Millis::get),
-        letter_bytes: letter.len(),
+        letter_bytes: letter.len().saturating_add(room),
         letter,
         keys,
+        send_id: intent
+            .send_id
+            .as_deref()
+            .map(|name| send_id_hash(&config.recipient_secret, &intent.family, name)),
+        facts,
+        secret: intent.letter.secret_json(),
+        copies: 0,
     }
 }
 
@@ -283,7 +315,7 @@ fn other_meaning(position: usize) -> FieldError {
     }
 }
 
-fn accepted(
+pub(crate) fn accepted(
     new: &[NewIntent],
     unique: &[NewIntent],
     first_of: &[usize],
@@ -303,6 +335,7 @@ fn accepted(
             seq: row.seq,
             duplicate,
             status: row.status,
+            secret: whose_secret(row),
         });
         let due_at = intent.not_before.unwrap_or(0);
         if !duplicate && intent.publish_count == 1 && Millis::new(due_at) < now.plus(config.timing.tick) {
@@ -315,4 +348,13 @@ fn accepted(
         }
     }
     Some(Accepted { receipts, to_publish })
+}
+
+/// As the database says it, in a word that the answer may carry.
+fn whose_secret(row: &RecordedIntent) -> Option<&'static str> {
+    match row.secret.as_deref() {
+        Some("stored") => Some("stored"),
+        Some(_) => Some("reused"),
+        None => None,
+    }
 }

@@ -8,7 +8,7 @@
 //! - [`store`]: every SQL statement of the Worker, one named function per question.
 //! - [`config`]: what the program is told from outside, checked as a whole.
 //! - The paths, one room each: [`intake`], [`publish`], [`consume`], [`relay`], [`dead_letter`], [`receipts`],
-//!   [`reconcile`].
+//!   [`reconcile`], [`replay`].
 //! - `hours`: when a family's mails may be called, for intake and consumer.
 //! - [`operate`]: the doors, HTTP without a platform.
 //! - `edge`: the only room that knows Cloudflare; it exists on the Wasm target alone.
@@ -29,6 +29,7 @@ pub mod publish;
 pub mod receipts;
 pub mod reconcile;
 pub mod relay;
+pub mod replay;
 pub mod store;
 
 #[cfg(all(feature = "cli", not(target_arch = "wasm32")))]

@@ -97,7 +97,7 @@ fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
     let (from, reply_to, headers, body) = match (&letter.body, row.template.as_deref()) {
         (Body::Data(map), Some(name)) => {
             config.policy.version_of(name).ok_or("template_missing")?;
-            data = serde_json::Value::Object(map.clone());
+            data = letter.template_data(map);
             (None, None, &no_headers, DraftBody::Template { name, data: &data })
         }
         (Body::Content(content), None) => {

@@ -6,7 +6,7 @@ use super::failure::database_failed;
 use super::health::health;
 use super::http::{Answer, Request, is_json};
 use super::story::story;
-use super::{parking, queues, receipts, suppressions, unknown, unsubscribe};
+use super::{metrics, parking, queues, receipts, replays, suppressions, unknown, unsubscribe};
 use crate::config::{Config, SettingError};
 use crate::intake::{IntakeError, record_intents};
 use crate::outbox::id::is_outbox_id;
@@ -21,6 +21,7 @@ enum Door<'a> {
     Intent(&'a str),
     Cancel(&'a str),
     Health,
+    Replays,
     Receipts,
     Unsubscribe(&'a str),
     Operators(Room<'a>),
@@ -32,12 +33,14 @@ enum Room<'a> {
     Parking(parking::Door<'a>),
     Unknown(unknown::Door<'a>),
     Queue(queues::Door<'a>),
+    Replay(&'a str),
+    Metrics,
 }
 
 impl Door<'_> {
     const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Intents | Self::Cancel(_) | Self::Receipts => &["POST"],
+            Self::Intents | Self::Cancel(_) | Self::Replays | Self::Receipts => &["POST"],
             Self::Intent(_) | Self::Health => &["GET"],
             Self::Unsubscribe(_) => &["GET", "POST"],
             Self::Operators(room) => match room {
@@ -45,6 +48,7 @@ impl Door<'_> {
                 Room::Parking(door) => door.methods(),
                 Room::Unknown(door) => door.methods(),
                 Room::Queue(door) => door.methods(),
+                Room::Replay(_) | Room::Metrics => &["GET"],
             },
         }
     }
@@ -54,6 +58,9 @@ fn door<'a>(path: &'a str) -> Option<Door<'a>> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     Some(match parts.as_slice() {
         ["health"] => Door::Health,
+        ["metrics"] => Door::Operators(Room::Metrics),
+        ["v1", "replays"] => Door::Replays,
+        ["v1", "replays", batch] => Door::Operators(Room::Replay(batch)),
         ["v1", "intents"] => Door::Intents,
         ["v1", "intents", id] => Door::Intent(id),
         ["v1", "intents", id, "cancel"] => Door::Cancel(id),
@@ -80,6 +87,7 @@ pub async fn answer<W: World>(world: &W, config: &Config, request: &Request<'_>)
     match door {
         Door::Health => health(world, config, request).await,
         Door::Intents => intents(world, config, request).await,
+        Door::Replays => replays::post(world, config, request).await,
         Door::Intent(id) | Door::Cancel(id) => match auth::require(&config.producers, request) {
             Ok(()) if is_outbox_id(id) => {
                 let done = if cancels {
@@ -113,6 +121,8 @@ async fn order<W: World>(
         Room::Parking(door) => parking::answer(world, config, request, operator, door).await,
         Room::Unknown(door) => unknown::answer(world, config, request, operator, door).await,
         Room::Queue(door) => queues::answer(world, config, request, operator, door).await,
+        Room::Replay(batch) => replays::show(world, batch).await,
+        Room::Metrics => metrics::show(world, config).await,
     };
     match done {
         Ok(answer) => answer.with_header("cache-control", "no-store"),

@@ -38,7 +38,12 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
         .events
         .iter()
         .map(|event| {
-            json!({ "from": event.from_status, "to": event.to_status, "cause": event.cause, "at": time(event.at) })
+            let mut shown =
+                json!({ "from": event.from_status, "to": event.to_status, "cause": event.cause, "at": time(event.at) });
+            if let (Some(batch), Some(members)) = (&event.replay_batch, shown.as_object_mut()) {
+                members.insert("replayBatch".to_owned(), batch.as_str().into());
+            }
+            shown
         })
         .collect();
     let receipts: Vec<Value> = story
@@ -69,6 +74,7 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
             "deliveryDetail": row.delivery_detail,
             "resend": row.resend,
             "resendOf": row.resend_of,
+            "replayBatch": row.replay_batch,
             "resolvedAt": row.resolved_at.map(time),
             "attemptCount": row.attempt_count,
             "claimCount": row.claim_count,

@@ -18,6 +18,9 @@ pub const LETTER_BYTES_MAX: usize = 256 * 1024;
 /// The version that is written. A reader refuses the versions that it does not know.
 pub const LETTER_VERSION: u32 = 1;
 
+/// The member of a letter that holds its secret, and the name under which a template sees it.
+pub const SECRET: &str = "secret";
+
 /// Who gets a mail and what it says. Its `Debug` shows neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Letter {
@@ -30,6 +33,9 @@ pub struct Letter {
     /// The zone whose clock the recipient lives by, as the caller named it. An option of the send: no part of what the
     /// letter means.
     pub time_zone: Option<String>,
+    /// One-time codes and links, which the template sees as `secret`. No part of what the mail means: a repetition that
+    /// minted others is the same mail.
+    pub secret: BTreeMap<String, String>,
 }
 
 /// What a mail is made of.
@@ -64,6 +70,9 @@ impl Letter {
         }
         if let Some(zone) = &self.time_zone {
             members.insert("timeZone".to_owned(), Value::from(zone.as_str()));
+        }
+        if !self.secret.is_empty() {
+            members.insert(SECRET.to_owned(), texts_value(&self.secret));
         }
         canonical(&Value::Object(members))
     }
@@ -106,7 +115,22 @@ impl Letter {
             body,
             tags: stored.tags,
             time_zone: stored.time_zone,
+            secret: stored.secret,
         })
+    }
+
+    /// The secret as it stands in the stored letter; `None` where there is none.
+    pub fn secret_json(&self) -> Option<String> {
+        (!self.secret.is_empty()).then(|| canonical(&texts_value(&self.secret)))
+    }
+
+    /// What the template is filled with: the data, and beside them the secret.
+    pub fn template_data(&self, data: &Map<String, Value>) -> Value {
+        let mut members = data.clone();
+        if !self.secret.is_empty() {
+            members.insert(SECRET.to_owned(), texts_value(&self.secret));
+        }
+        Value::Object(members)
     }
 }
 
@@ -156,6 +180,8 @@ struct Stored {
     tags: BTreeMap<String, String>,
     #[serde(rename = "timeZone")]
     time_zone: Option<String>,
+    #[serde(default)]
+    secret: BTreeMap<String, String>,
 }
 
 #[cfg(test)]
@@ -171,6 +197,7 @@ mod tests {
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
             time_zone: None,
+            secret: BTreeMap::new(),
         }
     }
 
@@ -183,6 +210,7 @@ mod tests {
             body: Body::Content(serde_json::from_value(content).unwrap()),
             tags: BTreeMap::new(),
             time_zone: None,
+            secret: BTreeMap::new(),
         }
     }
 
@@ -191,6 +219,26 @@ mod tests {
             time_zone: Some("Europe/Kiev".to_owned()),
             ..with_data(json!({}))
         }
+    }
+
+    fn with_secret() -> Letter {
+        Letter {
+            secret: [("code".to_owned(), "81 \"27\"".to_owned())].into(),
+            ..with_data(json!({ "a": 1 }))
+        }
+    }
+
+    #[test]
+    fn a_secret_stands_beside_the_data_and_the_template_sees_both() {
+        let letter = with_secret();
+        assert!(letter.to_json().contains(r#""secret":{"code":"81 \"27\""}"#));
+        assert_eq!(letter.secret_json().unwrap(), r#"{"code":"81 \"27\""}"#);
+        assert_eq!(with_content().secret_json(), None);
+        let data = json!({ "a": 1 });
+        assert_eq!(
+            letter.template_data(data.as_object().unwrap()),
+            json!({ "a": 1, "secret": { "code": "81 \"27\"" } })
+        );
     }
 
     #[test]
@@ -224,6 +272,7 @@ mod tests {
             with_data(json!({"n": [-0.9737921478692171, 0.30000000000000004, -2.764583629991671e-292]})),
             with_content(),
             with_zone(),
+            with_secret(),
         ] {
             assert!(Letter::from_json(&letter.to_json()) == Ok(letter));
         }

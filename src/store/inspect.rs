@@ -31,6 +31,7 @@ pub struct IntentRow {
     pub delivery_detail: Option<String>,
     pub resend: u32,
     pub resend_of: Option<String>,
+    pub replay_batch: Option<String>,
     pub resolved_at: Option<i64>,
     pub attempt_count: u32,
     pub publish_count: u32,
@@ -58,6 +59,7 @@ row!(IntentRow {
     delivery_detail,
     resend,
     resend_of,
+    replay_batch,
     resolved_at,
     attempt_count,
     publish_count,
@@ -106,6 +108,7 @@ pub struct EventRow {
     pub from_status: Option<Status>,
     pub to_status: Status,
     pub cause: String,
+    pub replay_batch: Option<String>,
     pub at: i64,
 }
 
@@ -113,6 +116,7 @@ row!(EventRow {
     from_status,
     to_status,
     cause,
+    replay_batch,
     at
 });
 
@@ -177,7 +181,7 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
 }
 
 const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery,
-    delivery_at, delivery_detail, resend, resend_of, resolved_at, attempt_count, publish_count,
+    delivery_at, delivery_detail, resend, resend_of, replay_batch, resolved_at, attempt_count, publish_count,
     claim_count, next_attempt_at, not_before, not_after, provider_message_id, last_error, created_at, updated_at, settled_at
   FROM outbox WHERE id = ?1";
 
@@ -185,7 +189,7 @@ const ATTEMPTS: &str = "SELECT id, opened_at, closed_at, outcome, http_status, e
     SELECT * FROM attempts WHERE outbox_id = ?1 ORDER BY opened_at DESC, id DESC LIMIT ?2)
   ORDER BY opened_at, id";
 
-const EVENTS: &str = "SELECT from_status, to_status, cause, at FROM (
+const EVENTS: &str = "SELECT from_status, to_status, cause, replay_batch, at FROM (
     SELECT * FROM events WHERE outbox_id = ?1 ORDER BY seq DESC LIMIT ?2)
   ORDER BY seq";
 

@@ -6,7 +6,9 @@ use serde::Serialize;
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::lists::lists;
+use super::replays::Replay;
 use super::row::{row, rows_at};
+use super::{send_secrets, tallies};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -50,6 +52,14 @@ pub struct NewIntent {
     pub letter_bytes: usize,
     /// One per accepted secret.
     pub keys: Vec<NewKey>,
+    /// Hash of the caller's name of this send.
+    pub send_id: Option<String>,
+    /// The fact without its revision, one per accepted secret; empty where its mail can have no secret.
+    pub facts: Vec<String>,
+    /// The codes and links of its letter as canonical JSON.
+    pub secret: Option<String>,
+    /// How often the request states the same fact once more.
+    pub copies: u32,
 }
 
 /// One secret's view of an intent.
@@ -74,13 +84,19 @@ pub struct RecordedIntent {
     pub seq: i64,
     /// Its state now.
     pub status: Status,
+    /// 1: its key is known with another meaning. Seen in replays alone; an intake writes nothing then.
+    pub changed: u8,
+    /// Whose codes and links its letter has: `stored` for the request's own, `reused` for those of an earlier one.
+    pub secret: Option<String>,
 }
 
 row!(RecordedIntent {
     position,
     id,
     seq,
-    status
+    status,
+    changed,
+    secret,
 });
 
 /// What became of a request.
@@ -104,32 +120,50 @@ const MEANING_AT: usize = 1;
 /// # Errors
 /// [`DatabaseError`]; `SchemaMismatch` where program and schema do not fit.
 pub async fn record(database: &impl Database, intents: &[NewIntent], now: Millis) -> Result<Recorded, DatabaseError> {
+    record_with(database, intents, now, None).await
+}
+
+/// The transaction of every recording. A replay keeps back what is known with another meaning, item by item; everything
+/// else is refused as a whole.
+pub(super) async fn record_with(
+    database: &impl Database,
+    intents: &[NewIntent],
+    now: Millis,
+    replay: Option<&Replay<'_>>,
+) -> Result<Recorded, DatabaseError> {
     #[derive(Serialize)]
     struct Letter<'a> {
         id: &'a str,
         letter: &'a str,
     }
     let list = Value::Text(serde_json::json!(intents).to_string());
-    let letters = lists(intents.iter().map(|intent| Letter {
+    let with_letter = intents.iter().filter(|intent| !intent.letter.is_empty());
+    let letters = lists(with_letter.map(|intent| Letter {
         id: &intent.id,
         letter: &intent.letter,
     }));
-    let mut statements = vec![
-        schema_guard(),
-        Statement::new(REFUSE_OTHER_MEANING, vec![list.clone()]),
-        Statement::new(INSERT_ROWS, vec![list.clone(), Value::Integer(now.get())]),
+    let batch = replay.map_or(Value::Null, |replay| Value::Text(replay.batch.to_owned()));
+    let mut statements = vec![schema_guard()];
+    if replay.is_none() {
+        statements.push(Statement::new(REFUSE_OTHER_MEANING, vec![list.clone()]));
+    }
+    statements.extend([
+        Statement::new(INSERT_ROWS, vec![list.clone(), Value::Integer(now.get()), batch]),
         Statement::new(INSERT_KEYS, vec![list.clone()]),
-    ];
+    ]);
     statements.extend(
         letters
             .into_iter()
             .map(|letters| Statement::new(INSERT_LETTERS, vec![letters])),
     );
+    statements.extend(send_secrets::statements(intents, &list));
+    statements.extend(tallies::count(&list, now, replay));
+    statements.extend(replay.map(|replay| replay.line(&list, now)));
     let read_back_at = statements.len();
     statements.push(Statement::new(READ_BACK, vec![list]));
     match database.run(Transaction::repeatable_write(statements)).await {
         Ok(results) => Ok(Recorded::Committed(rows_at(&results, read_back_at)?)),
-        Err(DatabaseError::Constraint { statement: MEANING_AT }) => Ok(Recorded::MeaningConflict),
+        Err(DatabaseError::Constraint { statement: MEANING_AT }) if replay.is_none() => Ok(Recorded::MeaningConflict),
         Err(error) => Err(guarded(error)),
     }
 }
@@ -153,6 +187,20 @@ pub async fn conflicting_positions(
     Ok(rows_at::<At>(&results, 0)?.into_iter().map(|at| at.position).collect())
 }
 
+/// Whether `j`'s key is known with another meaning: 1 or 0. As [`OTHER_MEANINGS`], for one intent.
+macro_rules! is_changed {
+    () => {
+        "EXISTS (SELECT 1 FROM json_each(j.value, '$.keys') k
+           JOIN intent_keys known ON known.key = k.value ->> 'key'
+           JOIN outbox before ON before.id = known.outbox_id
+         WHERE before.fingerprint_version = j.value ->> 'fingerprint_version'
+           AND EXISTS (SELECT 1 FROM json_each(j.value, '$.keys') s
+             WHERE s.value ->> 'secret_id' = before.fingerprint_secret_id
+               AND s.value ->> 'fingerprint' <> before.fingerprint))"
+    };
+}
+pub(super) use is_changed;
+
 /// Keys that are known with another meaning. Fingerprints are compared by the secret and the encoding that made the
 /// stored one; where those are retired, the key alone decides. ?1 intents
 macro_rules! other_meanings {
@@ -174,27 +222,41 @@ const REFUSE_OTHER_MEANING: &str = concat!(
 
 const OTHER_MEANINGS: &str = concat!("SELECT DISTINCT j.key AS position ", other_meanings!());
 
-/// ?1 intents, ?2 now
+/// A key that is known outranks a send's name. Of new intents with one name only the first is recorded, and none while a
+/// row of that name is open; what this very request recorded before, in a run whose answer was lost, counts as open.
+/// ?1 intents, ?2 now, ?3 replay
 const INSERT_ROWS: &str = "INSERT INTO outbox (id, family, template, revision, fingerprint, fingerprint_version,
     fingerprint_secret_id, recipient_hash, idempotency_key, status, cause, publish_count, relay_at, not_before, not_after,
-    letter_bytes, created_at, updated_at, settled_at)
+    letter_bytes, created_at, updated_at, settled_at, send_id, replay_batch)
   SELECT j.value ->> 'id', j.value ->> 'family', j.value ->> 'template', j.value ->> 'revision',
     j.value ->> 'fingerprint', j.value ->> 'fingerprint_version', j.value ->> 'fingerprint_secret_id',
     j.value ->> 'recipient_hash', j.value ->> 'idempotency_key', j.value ->> 'status', j.value ->> 'cause',
     j.value ->> 'publish_count', j.value ->> 'relay_at', j.value ->> 'not_before', j.value ->> 'not_after',
-    j.value ->> 'letter_bytes', ?2, ?2, CASE WHEN j.value ->> 'status' IN ('shadowed', 'expired') THEN ?2 END
+    j.value ->> 'letter_bytes', ?2, ?2, CASE WHEN j.value ->> 'status' IN ('shadowed', 'expired', 'external') THEN ?2 END,
+    j.value ->> 'send_id', ?3
   FROM json_each(?1) j
   WHERE NOT EXISTS (SELECT 1 FROM json_each(j.value, '$.keys') k
     JOIN intent_keys known ON known.key = k.value ->> 'key')
+    AND (j.value ->> 'send_id' IS NULL OR j.key IN (
+      SELECT min(h.key) FROM json_each(?1) h
+      WHERE h.value ->> 'send_id' IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM json_each(h.value, '$.keys') k
+          JOIN intent_keys known ON known.key = k.value ->> 'key')
+        AND NOT EXISTS (SELECT 1 FROM outbox named
+          WHERE named.send_id = h.value ->> 'send_id' AND named.relay_at IS NOT NULL)
+        AND h.value ->> 'send_id' NOT IN (SELECT own.send_id FROM json_each(?1) s
+          JOIN outbox own ON own.id = s.value ->> 'id' WHERE own.send_id IS NOT NULL)
+      GROUP BY h.value ->> 'send_id'))
   ORDER BY j.key";
 
-/// Keys of new rows, and keys that a newly accepted secret makes of rows that were known by another. ?1 intents
+/// Where a send's name kept an intent from being recorded, none of its keys is. Keys of new rows, and keys that a newly accepted secret makes of rows that were known by another. ?1 intents
 const INSERT_KEYS: &str = "INSERT INTO intent_keys (key, secret_id, outbox_id)
-  SELECT k.value ->> 'key', k.value ->> 'secret_id', coalesce(
-    (SELECT known.outbox_id FROM json_each(j.value, '$.keys') other
-      JOIN intent_keys known ON known.key = other.value ->> 'key' LIMIT 1),
-    j.value ->> 'id')
+  SELECT k.value ->> 'key', k.value ->> 'secret_id', o.id
   FROM json_each(?1) j, json_each(j.value, '$.keys') k
+    JOIN outbox o ON o.id = coalesce(
+      (SELECT known.outbox_id FROM json_each(j.value, '$.keys') other
+        JOIN intent_keys known ON known.key = other.value ->> 'key' LIMIT 1),
+      j.value ->> 'id')
   WHERE true
   ON CONFLICT (key) DO NOTHING";
 
@@ -204,9 +266,21 @@ const INSERT_LETTERS: &str = "INSERT INTO letters (outbox_id, body)
   WHERE true
   ON CONFLICT (outbox_id) DO NOTHING";
 
-/// ?1 intents
-const READ_BACK: &str = "SELECT j.key AS position, o.id, o.seq, o.status
+/// By key; else by the name of the send, of an open row or of one that this very request recorded. ?1 intents
+const READ_BACK: &str = concat!(
+    "SELECT j.key AS position, o.id, o.seq, o.status, ",
+    is_changed!(),
+    " AS changed,
+    CASE WHEN EXISTS (SELECT 1 FROM json_each(j.value, '$.facts') h
+        JOIN letter_secrets kept ON kept.fact = h.value AND kept.outbox_id = o.id)
+      THEN (SELECT CASE WHEN l.body -> '$.secret' = json(j.value ->> 'secret') THEN 'stored' ELSE 'reused' END
+        FROM letters l WHERE l.outbox_id = o.id) END AS secret
   FROM json_each(?1) j
-    JOIN intent_keys known ON known.key = j.value ->> '$.keys[0].key'
-    JOIN outbox o ON o.id = known.outbox_id
-  ORDER BY j.key";
+    JOIN outbox o ON o.id = coalesce(
+      (SELECT known.outbox_id FROM intent_keys known WHERE known.key = j.value ->> '$.keys[0].key'),
+      (SELECT named.id FROM outbox named
+        WHERE named.send_id = j.value ->> 'send_id' AND named.relay_at IS NOT NULL ORDER BY named.seq LIMIT 1),
+      (SELECT own.id FROM json_each(?1) s JOIN outbox own ON own.id = s.value ->> 'id'
+        WHERE own.send_id = j.value ->> 'send_id' LIMIT 1))
+  ORDER BY j.key"
+);

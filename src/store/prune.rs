@@ -26,6 +26,7 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
     let resolved = page.clone();
     vec![
         Statement::new(LETTERS, page.clone()),
+        Statement::new(FACTS, page.clone()),
         Statement::new(ATTEMPTS, page.clone()),
         Statement::new(EVENTS, page),
         Statement::new(
@@ -46,6 +47,7 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
         ),
         Statement::new(RESOLVED_LETTERS, resolved.clone()),
         Statement::new(RESOLVED_SEALS, resolved.clone()),
+        Statement::new(RESOLVED_FACTS, resolved.clone()),
         Statement::new(MARK_RESOLVED, resolved),
         Statement::new(
             CLOSED_ENTRIES,
@@ -62,6 +64,9 @@ macro_rules! page {
 }
 
 const LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN ", page!());
+
+/// With the letter goes its secret, and what found it there.
+const FACTS: &str = concat!("DELETE FROM letter_secrets WHERE outbox_id IN ", page!());
 
 const ATTEMPTS: &str = concat!("DELETE FROM attempts WHERE outbox_id IN ", page!());
 
@@ -93,6 +98,8 @@ macro_rules! resolved {
 const RESOLVED_LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN ", resolved!());
 
 const RESOLVED_SEALS: &str = concat!("DELETE FROM seals WHERE outbox_id IN ", resolved!());
+
+const RESOLVED_FACTS: &str = concat!("DELETE FROM letter_secrets WHERE outbox_id IN ", resolved!());
 
 const MARK_RESOLVED: &str = concat!("UPDATE outbox SET letter_gone = 1 WHERE id IN ", resolved!());
 

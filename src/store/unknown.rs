@@ -10,6 +10,7 @@ use super::guard::{guarded, schema_guard};
 use super::operator_log::{Order, line};
 use super::receipts::joined_by;
 use super::row::{row, rows_at};
+use super::send_secrets::COPY_FACTS;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 
@@ -183,14 +184,15 @@ pub async fn judge_send_again(
             INSERT_RESEND,
             vec![row.clone(), new.clone(), now.clone(), Value::Integer(relay_at.get())],
         ),
-        Statement::new(COPY_LETTER, vec![row.clone(), new]),
+        Statement::new(COPY_LETTER, vec![row.clone(), new.clone()]),
+        Statement::new(COPY_FACTS, vec![row.clone(), new]),
         Statement::new(RESOLVE, vec![row.clone(), now]),
         line(order, "unknown_resolve", id, "send_again"),
         resend_of(row),
     ];
     let (judged, results) = judged(database.run(Transaction::write(statements)).await, Judged::LetterGone)?;
     let resend = match judged {
-        Judged::Done => Some(rows_at(&results, 7)?.into_iter().next().ok_or(DatabaseError::Shape)?),
+        Judged::Done => Some(rows_at(&results, 8)?.into_iter().next().ok_or(DatabaseError::Shape)?),
         Judged::NotUnknown | Judged::MessageIdConflict | Judged::LetterGone | Judged::ProofExists => None,
     };
     Ok((judged, resend))

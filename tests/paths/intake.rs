@@ -223,6 +223,10 @@ async fn a_shadowed_row_is_settled_at_once_and_never_sent() {
             secret_id: "k1".to_owned(),
             fingerprint: "f".to_owned(),
         }],
+        send_id: None,
+        facts: Vec::new(),
+        secret: None,
+        copies: 0,
     };
     record(world.database(), &[shadowed], world.clock.now())
         .await

@@ -26,6 +26,7 @@ mod hrana;
 mod idempotency;
 mod intake;
 mod lease;
+mod ledger;
 mod lift;
 mod look_up;
 mod migrations;

@@ -16,9 +16,13 @@ use crate::outbox::problem::{Fault, Pointer, Problem, Problems};
 use crate::outbox::tags::{self, TagError};
 use crate::outbox::time::Millis;
 
+mod replay;
 mod schedule;
+mod send;
 
+pub use replay::{BATCH_CHARS_MAX, Fact, REPLAY_INTENTS_MAX, ReplayMode, ReplayRequest, Replayed, parse_replay};
 pub use schedule::{DELAY_MS_MAX, Window};
+pub use send::{SECRET_BYTES_MAX, SECRET_NAME_BYTES_MAX, SECRETS_MAX, SEND_ID_BYTES_MAX};
 
 /// Bytes of a request (4 MiB): 100 usual letters fit with room to spare, and a Worker has 128 MB for everything.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -103,6 +107,8 @@ pub struct Intent {
     pub window: Window,
     /// How long after its recording it may go out at the earliest. An option of this send: no part of its meaning.
     pub delay: Option<Duration>,
+    /// The caller's name of this send: while one of its family waits, another records nothing.
+    pub send_id: Option<String>,
 }
 
 impl fmt::Debug for Intent {
@@ -121,24 +127,28 @@ impl fmt::Debug for Intent {
 /// # Errors
 /// [`Problem`]: 413 `body_too_large`, 400 `json_invalid`, 422 `intents_invalid` with the fields.
 pub fn parse_intents(body: &[u8], families: &dyn FamilyLookup) -> Result<Vec<Intent>, Problem> {
+    let root = Pointer::default();
+    let document = read_document(body, &root)?;
+    let mut problems = Problems::default();
+    let intents = check_list(&document, &root, families, &mut problems);
+    problems.into_result(422, "intents_invalid")?;
+    Ok(intents)
+}
+
+fn read_document(body: &[u8], root: &Pointer) -> Result<Value, Problem> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Problem::new(413, "body_too_large"));
     }
-    let root = Pointer::default();
-    let document = json::read(body).map_err(|error| match error {
+    json::read(body).map_err(|error| match error {
         ReadError::Syntax => Problem {
-            errors: vec![JSON_INVALID.at(&root)],
+            errors: vec![JSON_INVALID.at(root)],
             ..Problem::new(400, "json_invalid")
         },
         ReadError::Refused(field) => Problem {
             errors: vec![field],
             ..Problem::new(422, "intents_invalid")
         },
-    })?;
-    let mut problems = Problems::default();
-    let intents = check_list(&document, &root, families, &mut problems);
-    problems.into_result(422, "intents_invalid")?;
-    Ok(intents)
+    })
 }
 
 fn check_list(document: &Value, root: &Pointer, families: &dyn FamilyLookup, problems: &mut Problems) -> Vec<Intent> {
@@ -207,6 +217,8 @@ impl<'a> IntentRequest<'a> {
         let body = check_body(&fields, family, problems);
         let tags = check_tags(&fields, problems);
         let schedule = schedule::check(&fields, family, families, problems);
+        let send_id = send::check_id(&fields, problems);
+        let secret = send::check_secret(&fields, family, problems);
 
         let (family, to) = (family?, to?);
         let letter = Letter {
@@ -214,6 +226,7 @@ impl<'a> IntentRequest<'a> {
             body: body?,
             tags,
             time_zone: schedule.time_zone,
+            secret,
         };
         if letter.to_json().len() > LETTER_BYTES_MAX {
             problems.refuse(&fields.place(letter.body.kind()), LETTER_TOO_LARGE);
@@ -232,6 +245,7 @@ impl<'a> IntentRequest<'a> {
             not_after: schedule.said.closes,
             window: schedule.window,
             delay: schedule.delay,
+            send_id,
         })
     }
 }
@@ -252,6 +266,8 @@ fn is_field(name: &str) -> bool {
             | "businessAt"
             | "delay"
             | "timeZone"
+            | "id"
+            | "secret"
     )
 }
 

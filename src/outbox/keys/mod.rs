@@ -9,8 +9,10 @@
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
+mod names;
 mod secrets;
 
+pub use names::{facts_for, send_id_hash};
 pub use secrets::{KeyRing, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_ID_BYTES_MAX, SECRETS_MAX, Secret, SecretError};
 
 use crate::outbox::address::Address;
@@ -60,19 +62,7 @@ pub fn business_key(secret: &Secret, family: &str, identity: &Identity, revision
     let mut parts = Parts::new(secret, label);
     parts.text(family);
     parts.integer(i64::from(revision));
-    match identity {
-        Identity::Caller(key) => parts.text(key),
-        Identity::Tuple(fields) => {
-            parts.count(fields.len());
-            for (name, value) in fields {
-                parts.text(name);
-                match value {
-                    KeyValue::Text(text) => parts.text(text),
-                    KeyValue::Integer(integer) => parts.integer(*integer),
-                }
-            }
-        }
-    }
+    parts.identity(identity);
     parts.finish()
 }
 
@@ -119,6 +109,22 @@ impl Parts {
         self.0.update(b"t");
         self.length(text.len());
         self.0.update(text.as_bytes());
+    }
+
+    fn identity(&mut self, identity: &Identity) {
+        match identity {
+            Identity::Caller(key) => self.text(key),
+            Identity::Tuple(fields) => {
+                self.count(fields.len());
+                for (name, value) in fields {
+                    self.text(name);
+                    match value {
+                        KeyValue::Text(text) => self.text(text),
+                        KeyValue::Integer(integer) => self.integer(*integer),
+                    }
+                }
+            }
+        }
     }
 
     fn integer(&mut self, integer: i64) {

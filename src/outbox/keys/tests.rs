@@ -38,8 +38,10 @@ fn intent() -> Intent {
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
             time_zone: None,
+            secret: std::collections::BTreeMap::new(),
         },
         to,
+        send_id: None,
         not_before: Some(Millis::new(1_800_000_000_000)),
         not_after: None,
         window: Window::default(),
@@ -59,6 +61,9 @@ fn intent() -> Intent {
 //     h(t('sealpost/fingerprint/1'), t('ada@xn--bcher-kva.example'), t('Ada, VP'), t('data'),
 //       t('{"a":"\u00e9","z":[1,1.5]}'), n(1), t('plan'), t('pro'), i(1800000000000), b'-')
 //     h(t('sealpost/recipient/1'), t('ada@xn--bcher-kva.example'))
+//     h(t('sealpost/fact/tuple/1'), t('invitation'), n(2), t('companyId'), t('c1'), t('seat'), i(-9))
+//     h(t('sealpost/fact/caller/1'), t('invitation'), t('order-7'))
+//     h(t('sealpost/send-id/1'), t('invitation'), t('welcome-bo'))
 
 #[test]
 fn the_encoding_of_a_tuple_is_fixed() {
@@ -175,4 +180,54 @@ fn an_intent_has_keys_under_every_accepted_secret() {
     assert_ne!(keys[0].fingerprint, keys[1].fingerprint);
     let alone = keys_for(&KeyRing::parse("a:YWFhYWFhYWFhYWFhYWFhYQ==").unwrap(), &intent());
     assert_eq!(keys[1], alone[0]);
+}
+
+#[test]
+fn the_encoding_of_a_fact_is_fixed_and_knows_no_revision() {
+    let ring = KeyRing::parse("a:YWFhYWFhYWFhYWFhYWFhYQ==,b:YmJiYmJiYmJiYmJiYmJiYg==").unwrap();
+    let facts = facts_for(&ring, "invitation", &intent().identity);
+    assert_eq!(facts.len(), 2, "one for each accepted secret");
+    assert_eq!(
+        facts[0],
+        "c1e41579f52fa990d7c6cd65a211a61fd37b86c38b3e38a3eb2c47ced7d3e215"
+    );
+    let caller = Identity::Caller("order-7".to_owned());
+    assert_eq!(
+        facts_for(&ring, "invitation", &caller)[0],
+        "26e6c269a75de4a19b023f93979b140c6eb1aae981619d926795d77aace96b92"
+    );
+    assert_ne!(facts[0], facts[1]);
+}
+
+#[test]
+fn the_encoding_of_a_send_id_is_fixed_and_belongs_to_the_family() {
+    assert_eq!(
+        send_id_hash(&secret(), "invitation", "welcome-bo"),
+        "16176c65178b679ebf578a5e266351ccc43999c011ee553f445ea68533b4a988"
+    );
+    assert_ne!(
+        send_id_hash(&secret(), "notice", "welcome-bo"),
+        send_id_hash(&secret(), "invitation", "welcome-bo")
+    );
+}
+
+/// Whatever a send carries beside its fact: the key of a replay a year later is the first one's.
+#[test]
+fn nothing_of_the_attempt_enters_the_key() {
+    let ring = KeyRing::parse("a:YWFhYWFhYWFhYWFhYWFhYQ==").unwrap();
+    let first = intent();
+    let mut again = intent();
+    again.send_id = Some("welcome-bo".to_owned());
+    again.letter.secret = [("code".to_owned(), "8127".to_owned())].into();
+    assert_eq!(
+        keys_for(&ring, &again),
+        keys_for(&ring, &first),
+        "neither key nor meaning"
+    );
+    again.not_before = None;
+    again.not_after = Some(Millis::new(1_900_000_000_000));
+    again.letter.tags.clear();
+    assert_eq!(keys_for(&ring, &again)[0].key, keys_for(&ring, &first)[0].key);
+    again.revision = 3;
+    assert_ne!(keys_for(&ring, &again)[0].key, keys_for(&ring, &first)[0].key);
 }
