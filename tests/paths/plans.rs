@@ -88,7 +88,22 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     seen.keep(world);
     operators(world, &mut seen).await;
     quarantine(world, &mut seen).await;
+    ledger(world, &mut seen).await;
     seen.0
+}
+
+/// Replays with everything that an intent can carry, and the figures.
+async fn ledger(world: &TestWorld, seen: &mut Seen) {
+    let mut named = notice_with_key("r1");
+    named["id"] = json!("r");
+    let with_secret = super::ledger::renewal("p1", 0, Some("https://example.com/c"));
+    let mut body = super::ledger::batch("b", &[named, with_secret]);
+    assert_eq!(super::ledger::replay(world, &body).await.status, 202);
+    body["dryRun"] = json!(true);
+    assert_eq!(super::ledger::replay(world, &body).await.status, 200);
+    assert_eq!(look(world, "/v1/replays/b").await.status, 200);
+    assert_eq!(look(world, "/metrics").await.status, 200);
+    seen.keep(world);
 }
 
 /// Every door of the operators, with something behind it.
@@ -238,6 +253,12 @@ async fn what_operators_ask_for_is_found_by_its_own_index() {
         ("DELETE FROM parking", "parking_closed"),
         ("closed_at = ?4, body = ''", "parking_open"),
         ("'parking_discarded', page.hash", "parking_open"),
+        ("min(h.key)", "outbox_send_id"),
+        ("'stored' ELSE 'reused'", "outbox_send_id"),
+        ("DELETE FROM letter_secrets", "letter_secrets_of_row"),
+        ("sum(fresh) AS fresh", "replays_of"),
+        ("AS gap_p99_ms", "events_of_row"),
+        ("AS waiting_since", "outbox_due"),
     ] {
         let found: Vec<_> = statements.iter().filter(|(sql, _)| sql.contains(piece)).collect();
         assert!(!found.is_empty(), "{piece}");

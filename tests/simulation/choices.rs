@@ -31,6 +31,8 @@ pub enum Subject {
     News,
     /// What facts say of their time, and when the run begins.
     Times,
+    /// Names of sends, replays, backfills, revisions.
+    Ledger,
 }
 
 /// All subjects, in the order of their tapes, by their names.
@@ -46,10 +48,11 @@ pub const NAMES: [&str; SUBJECTS] = [
     "latency",
     "news",
     "times",
+    "ledger",
 ];
 
 /// How many subjects there are.
-pub const SUBJECTS: usize = 11;
+pub const SUBJECTS: usize = 12;
 
 /// The tapes of one run.
 pub type Tapes = [Vec<u32>; SUBJECTS];

@@ -78,6 +78,7 @@ impl Sim {
                 to: fact.to.clone(),
                 shadow: fact.family == super::setting::SHADOW_FAMILY,
                 times: fact.times.clone(),
+                name: fact.intent["id"].as_str().map(|id| format!("{} {id}", fact.family)),
             };
             oracle.fact(&fact.name, truth);
         }

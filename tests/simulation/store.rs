@@ -140,7 +140,8 @@ impl Store {
                 "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals;
                  DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
                  DELETE FROM pace; DELETE FROM parking; DELETE FROM receipts; DELETE FROM suppression_history;
-                 DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM sqlite_sequence; COMMIT;",
+                 DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM letter_secrets; DELETE FROM replays;
+                 DELETE FROM tallies; DELETE FROM sqlite_sequence; COMMIT;",
             )
             .expect("the tables are emptied");
     }

@@ -35,18 +35,28 @@ static KEY_BEFORE_ROW: Planted = Planted {
     parts: key_before_row,
     sql: &[
         (
-            "JOIN intent_keys known ON known.key = k.value ->> 'key')\n  ORDER BY j.key",
+            "JOIN intent_keys known ON known.key = k.value ->> 'key')\n    AND (j.value",
             "JOIN intent_keys known ON known.key = k.value ->> 'key' AND known.outbox_id <> j.value ->> 'id')
-             ORDER BY j.key",
+             AND (j.value",
         ),
         (
-            "SELECT j.key AS position, o.id, o.seq, o.status",
-            "SELECT j.key AS position, known.outbox_id AS id, coalesce(o.seq, 0) AS seq,
-               coalesce(o.status, 'pending') AS status",
+            "k.value ->> 'secret_id', o.id\n",
+            "k.value ->> 'secret_id', coalesce((SELECT known.outbox_id FROM json_each(j.value, '$.keys') other
+               JOIN intent_keys known ON known.key = other.value ->> 'key' LIMIT 1), j.value ->> 'id')\n",
         ),
         (
-            "JOIN outbox o ON o.id = known.outbox_id\n  ORDER BY j.key",
-            "LEFT JOIN outbox o ON o.id = known.outbox_id ORDER BY j.key",
+            "'$.keys') k\n    JOIN outbox o ON o.id = coalesce(",
+            "'$.keys') k\n    LEFT JOIN outbox o ON o.id = coalesce(",
+        ),
+        (
+            "SELECT j.key AS position, o.id, o.seq, o.status, ",
+            "SELECT j.key AS position,
+               (SELECT known.outbox_id FROM intent_keys known WHERE known.key = j.value ->> '$.keys[0].key') AS id,
+               coalesce(o.seq, 0) AS seq, coalesce(o.status, 'pending') AS status, ",
+        ),
+        (
+            "FROM json_each(?1) j\n    JOIN outbox o ON o.id = coalesce(",
+            "FROM json_each(?1) j LEFT JOIN outbox o ON o.id = coalesce(",
         ),
     ],
     ..BASE

@@ -7,6 +7,7 @@ mod designs;
 mod doubt;
 mod hunt;
 mod keys;
+mod ledger;
 mod news;
 mod ports;
 mod publish;
@@ -77,6 +78,8 @@ pub struct Planted {
     /// What the program reads of a zone's offset at an instant, in seconds.
     pub zones: fn(&Sim, Who, Millis, Option<i32>) -> Option<i32>,
     pub intake: Option<Intake>,
+    /// What a replay makes of an intent, by the replay's name.
+    pub replayed: fn(&str, &mut serde_json::Value),
 }
 
 const BASE: Planted = Planted {
@@ -98,6 +101,7 @@ const BASE: Planted = Planted {
     randomness: None,
     zones: |_, _, _, offset| offset,
     intake: None,
+    replayed: |_, _| {},
 };
 
 /// The program as it is.
@@ -115,6 +119,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(records::ALL);
     all.extend(news::ALL);
     all.extend(times::ALL);
+    all.extend(ledger::ALL);
     all
 }
 
