@@ -23,6 +23,8 @@ const TRIES_MAX: u32 = 5;
 const WAIT_MAX_MS: i64 = 30_000;
 /// How long before its mail is too late a caller may state a fact, in ms.
 const LAST_MOMENT_MS: u32 = 15_000;
+/// The same before quiet hours begin, in ms: a mail is under way for about as long.
+const EVENING_MS: u32 = 2_000;
 /// A busy caller looks for its answer this often, in ms.
 const LOOK_MS: i64 = 200;
 
@@ -66,9 +68,14 @@ pub fn start(sim: &Rc<Sim>) {
                 facts.push((setting.facts[other as usize].clone(), false));
             }
             let mut at = i64::from(sim.choices.below(Subject::Callers, spread));
-            if let Some(end) = fact.last_moment.filter(|_| sim.choices.chance(Subject::Callers, 300)) {
+            let (often, moment) = if fact.times.quiet.is_some() {
+                (800, EVENING_MS)
+            } else {
+                (300, LAST_MOMENT_MS)
+            };
+            if let Some(end) = fact.last_moment.filter(|_| sim.choices.chance(Subject::Callers, often)) {
                 // In the last moment.
-                at = (end - sim.now() - i64::from(sim.choices.below(Subject::Callers, LAST_MOMENT_MS))).max(0);
+                at = (end - sim.now() - i64::from(sim.choices.below(Subject::Callers, moment))).max(0);
             }
             let caller = Rc::clone(sim);
             sim.kernel.spawn(0, async move {

@@ -18,30 +18,30 @@ const NIGHT_FAMILY: &str = "campaign";
 /// From nine in the evening to seven in the morning.
 const NIGHT: (u16, u16) = (21 * 60, 7 * 60);
 /// The family that the simulation keeps quiet for half an hour, which a clock may show twice.
-const NOON_FAMILY: &str = "application_decision";
+const SHORT_FAMILY: &str = "application_decision";
 /// From a quarter past one to a quarter to two at night.
 const HALF_HOUR: (u16, u16) = (75, 105);
 /// The zone of its recipients of whom none is known.
-const NOON_ZONE: &str = "America/New_York";
+const SHORT_ZONE: &str = "America/New_York";
 /// The family with a window, and its hours from the business instant.
 const WINDOW_FAMILY: &str = "renewal_notice";
 const WINDOW: (i64, i64) = (-72 * HOUR, -24 * HOUR);
 
-/// When runs begin, and whose clock makes the time worth while. The first is every run's that has no other.
-const STARTS: [(&str, &str); 9] = [
-    ("2026-01-01T00:00:00Z", "UTC"),
+/// When runs begin, whose clock makes the time worth while, and for which family. The first is every run's that has no other.
+const STARTS: [(&str, &str, &str); 9] = [
+    ("2026-01-01T00:00:00Z", "UTC", NIGHT_FAMILY),
     // Nine in the evening before the clock goes forward, and seven in the morning after it did.
-    ("2026-03-08T01:55:00Z", "America/New_York"),
-    ("2026-03-29T04:55:00Z", "Europe/Berlin"),
+    ("2026-03-08T01:55:00Z", "America/New_York", NIGHT_FAMILY),
+    ("2026-03-29T04:55:00Z", "Europe/Berlin", NIGHT_FAMILY),
     // The same when it goes back.
-    ("2026-11-01T00:55:00Z", "America/New_York"),
-    ("2026-10-25T05:55:00Z", "Europe/Berlin"),
+    ("2026-11-01T00:55:00Z", "America/New_York", NIGHT_FAMILY),
+    ("2026-10-25T05:55:00Z", "Europe/Berlin", NIGHT_FAMILY),
     // A quarter past one, the first time and the second time, and shortly before two o'clock is three.
-    ("2026-11-01T05:10:00Z", "America/New_York"),
-    ("2026-11-01T06:10:00Z", "America/New_York"),
-    ("2026-03-08T06:10:00Z", "America/New_York"),
+    ("2026-11-01T05:10:00Z", "America/New_York", SHORT_FAMILY),
+    ("2026-11-01T06:10:00Z", "America/New_York", SHORT_FAMILY),
+    ("2026-03-08T06:10:00Z", "America/New_York", SHORT_FAMILY),
     // A zone of quarter hours.
-    ("2026-06-01T15:10:00Z", "Asia/Kathmandu"),
+    ("2026-06-01T15:10:00Z", "Asia/Kathmandu", NIGHT_FAMILY),
 ];
 
 /// Zones of facts that do not live by the run's.
@@ -61,23 +61,24 @@ pub struct Times {
 pub struct Start {
     pub at: i64,
     zone: &'static str,
+    family: &'static str,
 }
 
 impl Start {
     pub fn draw(choices: &Choices) -> Self {
-        let (at, zone) = if choices.chance(Subject::Times, 400) {
+        let (at, zone, family) = if choices.chance(Subject::Times, 500) {
             choices.one(Subject::Times, &STARTS)
         } else {
             STARTS[0]
         };
         let at = at.parse::<Timestamp>().expect("a time").as_millisecond();
         assert!(zone != STARTS[0].1 || at == START_MS);
-        Self { at, zone }
+        Self { at, zone, family }
     }
 
     /// The facts with times of their own, numbered from a hundred on.
     pub fn facts(self, choices: &Choices) -> Vec<Fact> {
-        let count = if choices.chance(Subject::Times, 300) {
+        let count = if choices.chance(Subject::Times, 500) {
             1 + choices.below(Subject::Times, 3)
         } else {
             0
@@ -87,10 +88,11 @@ impl Start {
 
     fn fact(self, choices: &Choices, number: u32) -> Fact {
         let about = Subject::Times;
-        match choices.below(about, 4) {
-            0 => self.quiet(choices, number, NIGHT_FAMILY, NIGHT, "UTC"),
-            1 => self.quiet(choices, number, NOON_FAMILY, HALF_HOUR, NOON_ZONE),
-            2 => {
+        match choices.below(about, 8) {
+            0..=3 if self.family == NIGHT_FAMILY => self.quiet(choices, number, NIGHT_FAMILY, NIGHT, "UTC"),
+            0..=3 => self.quiet(choices, number, SHORT_FAMILY, HALF_HOUR, SHORT_ZONE),
+            4 => self.quiet(choices, number, NIGHT_FAMILY, NIGHT, "UTC"),
+            5 => {
                 let mut fact = fact_of(number, "notice", (None, None), true);
                 fact.both("delay", &json!(choices.below(about, 300_000)));
                 fact
@@ -167,8 +169,8 @@ impl Fact {
 
 /// The families as the simulation has them.
 pub fn change(family: &mut Family) {
-    if family.name == NOON_FAMILY {
-        (family.quiet_hours, family.time_zone) = (Some(HALF_HOUR), NOON_ZONE);
+    if family.name == SHORT_FAMILY {
+        (family.quiet_hours, family.time_zone) = (Some(HALF_HOUR), SHORT_ZONE);
     }
 }
 
@@ -177,7 +179,7 @@ pub fn letter(family: &str, name: &str) -> Option<Json> {
     let intent = match family {
         NIGHT_FAMILY => json!({ "idempotencyKey": name,
             "content": { "subject": format!("{MARKER} of {name}"), "text": "Good news." } }),
-        NOON_FAMILY => json!({ "key": { "applicationId": name, "decision": "accepted" },
+        SHORT_FAMILY => json!({ "key": { "applicationId": name, "decision": "accepted" },
             "data": { "company": "Example", "programme": "it", "applicantName": format!("{MARKER} Eve"),
                 "decision": "accepted" } }),
         WINDOW_FAMILY => json!({ "key": { "subscriptionId": name, "periodStart": "p", "kind": "first" },

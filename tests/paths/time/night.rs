@@ -123,7 +123,11 @@ async fn the_hours_are_looked_at_again_just_before_the_call() {
     // Slots a second apart: the third one is at nine.
     let world = quiet_world_with(
         "2026-01-05T20:59:58Z",
-        &[("PACE_PER_SECOND", "1"), ("CALLS_AT_ONCE", "1")],
+        &[
+            ("PACE_PER_SECOND", "1"),
+            ("CALLS_AT_ONCE", "1"),
+            ("LEASE_MS", "1100000"),
+        ],
     )
     .await;
     let mut ids = Vec::new();
