@@ -406,8 +406,5 @@ fn a_secret_reaches_the_letter_and_one_that_is_missing_leaves_no_hole() {
     .unwrap();
     assert!(letter.text.contains(link) && letter.html.contains(link));
     let broken = with(&needed, &json!({"secret": {"cancelUrl": "javascript:alert(1)"}}));
-    assert_eq!(
-        render("renewal_notice", &broken).err(),
-        Some(RenderError::DataInvalid)
-    );
+    assert_eq!(render("renewal_notice", &broken).err(), Some(RenderError::DataInvalid));
 }

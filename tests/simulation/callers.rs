@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use sealpost::intake::{IntakeError, record_intents};
 use sealpost::publish::publish_after_intake;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::choices::Subject;
 use super::faults::OTHERS;
+use super::ledger::{self, Replayed};
 use super::oracle::Role;
 use super::ports::Worker;
 use super::report::Invariant;
@@ -30,6 +31,8 @@ const LOOK_MS: i64 = 200;
 enum Answer {
     /// 202 with the ids in the order of the request.
     Accepted(Vec<String>),
+    /// The answer of a replay, fact by fact.
+    Replayed(Vec<Replayed>),
     /// 409: another meaning is known.
     OtherMeaning,
     /// Another error of the request.
@@ -117,6 +120,17 @@ async fn call(sim: &Rc<Sim>, request: Request) {
                 }
                 return;
             }
+            Some(Answer::Replayed(items)) => {
+                for ((fact, other), item) in request.facts.iter().zip(&items) {
+                    if item.changed {
+                        let one = vec![(fact.clone(), *other)];
+                        contradiction(sim, &Request { facts: one });
+                    } else {
+                        sim.oracle.told(&fact.name, &item.id);
+                    }
+                }
+                return;
+            }
             Some(Answer::OtherMeaning) => {
                 contradiction(sim, &request);
                 return;
@@ -153,24 +167,18 @@ fn contradiction(sim: &Rc<Sim>, request: &Request) {
 }
 
 async fn ask(sim: &Rc<Sim>, request: &Request, wait_ms: i64) -> Option<Answer> {
-    let intents: Vec<_> = request
-        .facts
-        .iter()
-        .map(|(fact, other)| {
-            if *other {
-                fact.other.clone()
-            } else {
-                fact.intent.clone()
-            }
-        })
-        .collect();
+    let replayed = ledger::is_replayed(sim);
     for (fact, other) in &request.facts {
         sim.oracle.stated(&fact.name, *other);
     }
-    let body = json!({ "intents": intents }).to_string();
     let (_, instance) = sim.any_instance();
     let worker = Worker::new(sim, Role::Intake, instance);
     let invocation = worker.who.invocation;
+    let intents: Vec<_> = request
+        .facts
+        .iter()
+        .map(|(fact, other)| ledger::minted(if *other { &fact.other } else { &fact.intent }, invocation))
+        .collect();
     let names: Vec<_> = request
         .facts
         .iter()
@@ -200,7 +208,7 @@ async fn ask(sim: &Rc<Sim>, request: &Request, wait_ms: i64) -> Option<Answer> {
     let handler = async move {
         // On the way in; who dies here has done nothing.
         worker.sim.kernel.sleep(1).await;
-        handle(&worker, body, &told).await;
+        handle(&worker, &intents, replayed, &told).await;
     };
     sim.kernel
         .spawn_mortal(instance.group, dies_in, Some(on_death), handler);
@@ -221,6 +229,10 @@ async fn ask(sim: &Rc<Sim>, request: &Request, wait_ms: i64) -> Option<Answer> {
 fn shown(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(ids) => format!("202 {}", ids.join(" ")),
+        Answer::Replayed(items) => {
+            let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
+            format!("202 (a replay) {}", ids.join(" "))
+        }
         Answer::OtherMeaning => "409".to_owned(),
         Answer::Refused(status) => status.to_string(),
         Answer::Failed => "503".to_owned(),
@@ -229,9 +241,20 @@ fn shown(answer: &Answer) -> String {
 }
 
 /// The handler: records, answers, and publishes after the answer.
-async fn handle(worker: &Worker, body: String, told: &RefCell<Option<Answer>>) {
+async fn handle(worker: &Worker, intents: &[Json], replayed: bool, told: &RefCell<Option<Answer>>) {
     let config = worker.config();
+    let body = json!({ "intents": intents }).to_string();
+    let mut items = Vec::new();
     let recorded = match worker.sim.planted.intake {
+        None if replayed => {
+            let batch = format!("b{}", worker.who.invocation);
+            ledger::take(worker, &config, intents, &batch)
+                .await
+                .map(|(all, accepted)| {
+                    items = all;
+                    accepted
+                })
+        }
         None => record_intents(worker, &config, body.as_bytes()).await,
         Some(design) => design(worker, &config, body.as_bytes()).await,
     };
@@ -247,6 +270,10 @@ async fn handle(worker: &Worker, body: String, told: &RefCell<Option<Answer>>) {
         }
     };
     let ids = accepted.receipts.iter().map(|receipt| receipt.id.clone()).collect();
-    told.replace(Some(Answer::Accepted(ids)));
+    told.replace(Some(if replayed && worker.sim.planted.intake.is_none() {
+        Answer::Replayed(items)
+    } else {
+        Answer::Accepted(ids)
+    }));
     publish_after_intake(worker, &worker.broker(), &config, &accepted.to_publish).await;
 }

@@ -29,6 +29,8 @@ pub enum Subject {
     Latency,
     /// What the provider says afterwards, and what people do about it.
     News,
+    /// Names of sends, replays, backfills, revisions.
+    Ledger,
 }
 
 /// All subjects, in the order of their tapes, by their names.
@@ -43,10 +45,11 @@ pub const NAMES: [&str; SUBJECTS] = [
     "operators",
     "latency",
     "news",
+    "ledger",
 ];
 
 /// How many subjects there are.
-pub const SUBJECTS: usize = 10;
+pub const SUBJECTS: usize = 11;
 
 /// The tapes of one run.
 pub type Tapes = [Vec<u32>; SUBJECTS];

@@ -21,6 +21,7 @@ mod finds;
 mod interleave;
 mod kernel;
 mod lane;
+mod ledger;
 mod oracle;
 mod people;
 mod planted;

@@ -7,6 +7,7 @@ use sealpost::outbox::envelope::Envelope;
 
 use super::callers;
 use super::choices::{Choices, Tapes};
+use super::ledger;
 use super::oracle::Violation;
 use super::people;
 use super::planted::Planted;
@@ -44,6 +45,7 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     let setting = Setting::draw(&choices);
     let sim = Sim::new(choices, setting, Rc::clone(store), planted, keep_trace);
     callers::start(&sim);
+    ledger::start(&sim);
     schedule::start(&sim);
     people::start(&sim);
     let end = sim.now() + sim.setting.active_ms;

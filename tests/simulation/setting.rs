@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::choices::{Choices, Subject};
 use super::faults::Mix;
+use super::ledger::Ledger;
 
 /// 2026-01-01T00:00:00Z, when every run begins.
 pub const START_MS: i64 = 1_767_225_600_000;
@@ -220,6 +221,8 @@ pub struct Setting {
     pub quiet_before_the_last: bool,
     /// A row that kills whoever touches it.
     pub poison: Option<Poison>,
+    /// Names of sends, replays, backfills, revisions.
+    pub ledger: Ledger,
 }
 
 /// A row that kills whoever touches it, for as long as there is one.
@@ -254,13 +257,16 @@ impl Setting {
             .map(|skew| if skewed { skew } else { 0 })
             .collect();
         let crowd = if choices.chance(about, 10) { CROWD } else { 0 };
-        let facts: Vec<Fact> = facts;
+        let mut facts: Vec<Fact> = facts;
+        let ledger = Ledger::draw(choices);
+        ledger.add(&mut facts);
         let poison = choices.chance(about, 60).then(|| Poison {
             to: facts[0].to.clone(),
             by_call: choices.chance(about, 500),
         });
         Self {
             poison,
+            ledger,
             crowd,
             quiet_before_the_last: choices.chance(about, 150) || crowd > 0,
             profile,

@@ -77,6 +77,7 @@ impl Sim {
             let truth = Truth {
                 to: fact.to.clone(),
                 shadow: fact.family == super::setting::SHADOW_FAMILY,
+                name: fact.intent["id"].as_str().map(|id| format!("{} {id}", fact.family)),
             };
             oracle.fact(&fact.name, truth);
         }

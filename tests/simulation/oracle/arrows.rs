@@ -33,7 +33,8 @@ pub fn name(from: &str, to: &str) -> String {
 }
 
 /// Causes that belong to one arrow each and are no codes.
-const OWN: [&str; 19] = [
+const OWN: [&str; 20] = [
+    "backfilled",
     "recorded",
     "published",
     "claimed",
@@ -78,6 +79,7 @@ pub static ALL: LazyLock<Vec<Arrow>> = LazyLock::new(|| {
     let mut all = vec![
         arrow("", "pending", Causes::Of(&["recorded", "held"])),
         arrow("", "shadowed", Causes::Of(&["shadow_mode"])),
+        arrow("", "external", Causes::Of(&["backfilled"])),
         arrow("pending", "enqueued", Causes::Of(&["published"])),
         arrow("retry", "enqueued", Causes::Of(&["published"])),
         arrow("pending", "processing", Causes::Of(&["claimed"])),

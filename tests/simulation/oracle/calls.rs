@@ -15,6 +15,7 @@ impl Oracle {
         let mut state = self.inner.borrow_mut();
         let state = &mut *state;
         state.bytes(key, body);
+        state.link_called(key, body);
         state.permitted(who, now, key, body, scope);
         state.calls.push(Call {
             key: key.to_owned(),

@@ -5,6 +5,7 @@
 
 pub mod arrows;
 mod calls;
+mod ledger;
 mod messages;
 mod news;
 mod rows;
@@ -57,6 +58,8 @@ pub struct Truth {
     pub to: String,
     /// The family sends mails at all.
     pub shadow: bool,
+    /// The name of its sends, within the family.
+    pub name: Option<String>,
 }
 
 /// A call as the world saw it.
@@ -113,6 +116,8 @@ struct State {
     again: BTreeMap<String, String>,
     /// What happened to mails after their acceptance.
     happened: Vec<Told>,
+    /// The links of letters by their rows, in the order in which they were recorded.
+    links: Vec<(String, String)>,
     transactions: u64,
     rows: Rc<BTreeMap<String, OutboxRow>>,
     /// For each invocation the rows that stood without a live claim after one of its own writes: what it may forget.
@@ -201,6 +206,9 @@ impl Oracle {
                 Invariant::I1,
                 format!("{fact} was accepted as {id}, and there is no such row"),
             );
+        }
+        if state.is_absorbed(fact, id) {
+            return;
         }
         state.report.checked(Invariant::I2);
         match state.told.get(fact).cloned() {

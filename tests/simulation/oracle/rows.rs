@@ -95,7 +95,8 @@ impl State {
             .facts
             .iter()
             .find(|(_, truth)| letter.contains(&truth.to))
-            .map(|(name, _)| name.clone());
+            .map(|(name, _)| name.clone())
+            .or_else(|| self.fact_without_letter(row));
         self.report.checked(Invariant::I2);
         let Some(fact) = fact else {
             self.broken(
@@ -110,6 +111,7 @@ impl State {
             self.broken(Invariant::I2, format!("{fact} has two rows, {first} and {}", row.id));
         }
         self.fact_of.insert(row.id.clone(), fact);
+        self.link_recorded(row, &letter, store);
         self.key_of.insert(row.key.clone(), row.id.clone());
     }
 

@@ -7,6 +7,7 @@ mod designs;
 mod doubt;
 mod hunt;
 mod keys;
+mod ledger;
 mod news;
 mod ports;
 mod publish;
@@ -72,6 +73,8 @@ pub struct Planted {
     /// Every invocation has the same.
     pub randomness: Option<u64>,
     pub intake: Option<Intake>,
+    /// What a replay makes of an intent, by the replay's name.
+    pub replayed: fn(&str, &mut serde_json::Value),
 }
 
 const BASE: Planted = Planted {
@@ -92,6 +95,7 @@ const BASE: Planted = Planted {
     publishes_first: false,
     randomness: None,
     intake: None,
+    replayed: |_, _| {},
 };
 
 /// The program as it is.
@@ -108,6 +112,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(ports::ALL);
     all.extend(records::ALL);
     all.extend(news::ALL);
+    all.extend(ledger::ALL);
     all
 }
 
