@@ -388,23 +388,3 @@ fn a_runaway_template_is_stopped() {
     let error = template.render_str("{{ 1 + }}", Value::from(())).unwrap_err();
     assert_eq!(judge(&error), RenderError::TemplateFailed);
 }
-
-#[test]
-fn a_secret_reaches_the_letter_and_one_that_is_missing_leaves_no_hole() {
-    let (_, needed, _) = samples().pop().unwrap();
-    assert!(
-        !render("renewal_notice", &needed)
-            .unwrap()
-            .text
-            .contains("for you alone")
-    );
-    let link = "https://shop.example.com/cancel?t=8127";
-    let letter = render(
-        "renewal_notice",
-        &with(&needed, &json!({"secret": {"cancelUrl": link}})),
-    )
-    .unwrap();
-    assert!(letter.text.contains(link) && letter.html.contains(link));
-    let broken = with(&needed, &json!({"secret": {"cancelUrl": "javascript:alert(1)"}}));
-    assert_eq!(render("renewal_notice", &broken).err(), Some(RenderError::DataInvalid));
-}

@@ -148,7 +148,10 @@ pub(super) async fn record_with(
         statements.push(Statement::new(REFUSE_OTHER_MEANING, vec![list.clone()]));
     }
     statements.extend([
-        Statement::new(INSERT_ROWS, vec![list.clone(), Value::Integer(now.get()), batch]),
+        Statement::new(
+            INSERT_ROWS,
+            vec![list.clone(), Value::Integer(now.get()), batch.clone()],
+        ),
         Statement::new(INSERT_KEYS, vec![list.clone()]),
     ]);
     statements.extend(
@@ -160,7 +163,7 @@ pub(super) async fn record_with(
     statements.extend(tallies::count(&list, now, replay));
     statements.extend(replay.map(|replay| replay.line(&list, now)));
     let read_back_at = statements.len();
-    statements.push(Statement::new(READ_BACK, vec![list]));
+    statements.push(Statement::new(READ_BACK, vec![list, batch]));
     match database.run(Transaction::repeatable_write(statements)).await {
         Ok(results) => Ok(Recorded::Committed(rows_at(&results, read_back_at)?)),
         Err(DatabaseError::Constraint { statement: MEANING_AT }) if replay.is_none() => Ok(Recorded::MeaningConflict),
@@ -266,9 +269,9 @@ const INSERT_LETTERS: &str = "INSERT INTO letters (outbox_id, body)
   WHERE true
   ON CONFLICT (outbox_id) DO NOTHING";
 
-/// By key; else by the name of the send, of an open row or of one that this very request recorded. ?1 intents
+/// By key; else by the name of the send, of an open row or of one that this very request recorded. ?1 intents, ?2 replay
 const READ_BACK: &str = concat!(
-    "SELECT j.key AS position, o.id, o.seq, o.status, ",
+    "SELECT j.key AS position, o.id, o.seq, o.status, ?2 IS NOT NULL AND ",
     is_changed!(),
     " AS changed,
     CASE WHEN EXISTS (SELECT 1 FROM json_each(j.value, '$.facts') h

@@ -34,12 +34,12 @@ const COUNT: &str = concat!(
     is_changed!(),
     "  UNION ALL
        SELECT 'shadow_recipient_suppressed', o.family, 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
-       WHERE o.status = 'shadowed' AND EXISTS (SELECT 1 FROM suppressions s
+       WHERE j.value ->> 'status' = 'shadowed' AND EXISTS (SELECT 1 FROM suppressions s
          WHERE s.recipient_hash = o.recipient_hash AND s.family IN ('*', o.family)
            AND s.lifted_at IS NULL AND (s.until IS NULL OR s.until > ?2))
        UNION ALL
        SELECT 'shadow_window_closed', o.family, 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
-       WHERE o.status = 'shadowed' AND o.not_after <= ?2) AS page
+       WHERE j.value ->> 'status' = 'shadowed' AND o.not_after <= ?2) AS page
      WHERE true
      GROUP BY page.name, page.family
      ON CONFLICT (name, family) DO UPDATE SET value = value + excluded.value, request = excluded.request

@@ -33,6 +33,7 @@ mod letters;
 mod operators;
 mod parking;
 mod reach;
+mod replays;
 mod settings;
 mod templates;
 mod times;

@@ -54,6 +54,7 @@ fn path() -> impl Strategy<Value = String> {
             "/v1/suppressions/look-up",
             "/v1/parking",
             "/v1/parking/discard",
+            "/metrics",
             "/v1/queues/outbox/stats",
             "/v1/queues/outbox/dead-letters",
             "/v1/queues/outbox/retry-dead",
@@ -67,6 +68,7 @@ fn path() -> impl Strategy<Value = String> {
                 "/v1/parking/@/discard",
                 "/v1/parking/@/replay",
                 "/v1/queues/@/stats",
+                "/v1/replays/@",
                 "/v1/queues/outbox/@",
             ])
         )

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sealpost::provider::template::{RenderError, render};
 use serde_json::{Value as Json, json};
 
 use super::super::doors::{OPERATOR, get, post};
@@ -258,4 +259,19 @@ async fn a_secret_that_no_template_can_say_is_refused() {
         .collect::<serde_json::Map<_, _>>()
         .into();
     assert_eq!(send(&world, &with(widest)).await["secret"], "stored");
+}
+
+#[test]
+fn a_secret_reaches_the_letter_and_one_that_is_missing_leaves_no_hole() {
+    let needed = renewal("p1", 0, None)["data"].clone();
+    let plain = render("renewal_notice", &needed).expect("no secret is needed");
+    assert!(!plain.text.contains("for you alone"));
+    let with = |link: &str| {
+        let mut data = needed.clone();
+        data["secret"] = json!({ "cancelUrl": link });
+        render("renewal_notice", &data)
+    };
+    let letter = with(&link(8_127)).expect("a link");
+    assert!(letter.text.contains(&link(8_127)) && letter.html.contains(&link(8_127)));
+    assert_eq!(with("javascript:alert(1)").err(), Some(RenderError::DataInvalid));
 }
