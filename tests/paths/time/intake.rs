@@ -153,7 +153,7 @@ async fn a_familys_other_window_is_no_new_meaning_and_moves_no_row() {
     let mut world = TestWorld::new().await;
     let intent = renewal(&json!({ "businessAt": "2026-03-10T09:00:00Z", "notBefore": "-PT60H" }));
     let first = world
-        .intake(&[intent.clone()])
+        .intake(std::slice::from_ref(&intent))
         .await
         .expect("recorded")
         .receipts
@@ -161,7 +161,12 @@ async fn a_familys_other_window_is_no_new_meaning_and_moves_no_row() {
     let stored = window(&world, &first.id).await;
     for other in [None, Some((-96, -12)), Some((-48, -24))] {
         world.config = with_families(&config_with(&[]), |family| family.window_hours = other);
-        let again = world.intake(&[intent.clone()]).await.expect("known").receipts.remove(0);
+        let again = world
+            .intake(std::slice::from_ref(&intent))
+            .await
+            .expect("known")
+            .receipts
+            .remove(0);
         assert_eq!((again.duplicate, &again.id), (true, &first.id), "{other:?}");
         assert_eq!(window(&world, &first.id).await, stored, "{other:?}");
     }
