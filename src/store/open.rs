@@ -283,7 +283,7 @@ const NO_SLOT: &str = "UPDATE outbox SET
 const OUTSIDE: &str = "UPDATE outbox SET
     status = 'retry', cause = 'outside_hours', next_attempt_at = j.value ->> 'next_attempt_at',
     relay_at = j.value ->> 'relay_at',
-    claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
+    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, suspect = lone_claim, updated_at = ?3
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
 

@@ -90,6 +90,7 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     operators(world, &mut seen).await;
     quarantine(world, &mut seen).await;
     ledger(world, &mut seen).await;
+    at_night(world, &mut seen).await;
     seen.0
 }
 
@@ -171,6 +172,20 @@ async fn quarantine(world: &TestWorld, seen: &mut Seen) {
     super::unknown::order(world, &format!("/v1/unknown/{}/look-up", ids[3]), &json!({})).await;
     world.tick().await;
     seen.keep(world);
+}
+
+/// A mail of a family that keeps quiet at this hour, which came due all the same.
+async fn at_night(world: &TestWorld, seen: &mut Seen) {
+    let mut intent = notice_with_key("night");
+    intent["family"] = json!("campaign");
+    let accepted = world.intake(&[intent]).await.expect("recorded");
+    let id = accepted.receipts[0].id.as_str();
+    world
+        .sql("UPDATE outbox SET not_before = NULL WHERE id = ?1", vec![id.into()])
+        .await;
+    world.deliver_ids(&[id]).await;
+    seen.keep(world);
+    assert_eq!(world.state(id).await, ("retry".to_owned(), "outside_hours".to_owned()));
 }
 
 /// How many statements the store is made of, as its source has them.

@@ -123,11 +123,7 @@ async fn the_hours_are_looked_at_again_just_before_the_call() {
     // Slots a second apart: the third one is at nine.
     let world = quiet_world_with(
         "2026-01-05T20:59:58Z",
-        &[
-            ("PACE_PER_SECOND", "1"),
-            ("CALLS_AT_ONCE", "1"),
-            ("LEASE_MS", "1100000"),
-        ],
+        &[("PACE_PER_SECOND", "1"), ("CALLS_AT_ONCE", "2"), ("LEASE_MS", "700000")],
     )
     .await;
     let mut ids = Vec::new();
@@ -246,4 +242,19 @@ async fn a_claim_that_was_lost_gives_nothing_back() {
         .sql("SELECT count(*) FROM events WHERE cause = 'outside_hours'", vec![])
         .await;
     assert_eq!(integer(&events[0][0]), 1);
+}
+
+#[tokio::test]
+async fn a_suspect_that_is_given_back_stays_a_suspect() {
+    let world = quiet_world("2026-01-05T20:50:00Z").await;
+    let id = record(&world, "n1", json!({})).await;
+    world.broker.take();
+    world.sql("UPDATE outbox SET suspect = 1", vec![]).await;
+    go_to(&world, "2026-01-05T23:30:00Z");
+    world.deliver_ids(&[&id]).await;
+    assert_eq!(world.state(&id).await, owned("retry", "outside_hours"));
+    let row = world
+        .sql("SELECT suspect, lone_claim, lone_deaths FROM outbox", vec![])
+        .await;
+    assert_eq!(row, [[1.into(), 0.into(), 0.into()]]);
 }
