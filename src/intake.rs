@@ -10,6 +10,7 @@
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::outbox::attachment::Attachment;
 use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
@@ -107,6 +108,7 @@ impl Families {
                     prefix: family.prefix.to_owned(),
                     key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
                     has_template: family.template.is_some(),
+                    attachments: family.attachments,
                 })
                 .collect(),
         )
@@ -150,6 +152,8 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         (_, None) => Some(grace),
     };
     let letter = intent.letter.to_json();
+    let attachments: Vec<String> = intent.attachments.iter().map(Attachment::to_json).collect();
+    let attachment_bytes: usize = attachments.iter().map(String::len).sum();
     NewIntent {
         id,
         family: intent.family.clone(),
@@ -167,8 +171,9 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         publish_count: u8::from(publishes_now),
         not_before: intent.not_before.map(Millis::get),
         not_after: intent.not_after.map(Millis::get),
-        letter_bytes: letter.len(),
+        letter_bytes: letter.len().saturating_add(attachment_bytes),
         letter,
+        attachments: attachments.into(),
         keys,
     }
 }
@@ -229,7 +234,7 @@ fn other_meaning(position: usize) -> FieldError {
     FieldError {
         path: format!("/intents/{position}"),
         code: "key_known_with_other_meaning",
-        detail: "This key was recorded with another recipient, content or window. Raise the revision to send a second mail on purpose.",
+        detail: "This key was recorded with another recipient, content, attachments or window. Raise the revision to send a second mail on purpose.",
     }
 }
 

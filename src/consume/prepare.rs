@@ -2,6 +2,7 @@
 
 use super::verdict::Case;
 use crate::config::Config;
+use crate::outbox::attachment::Attachment;
 use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
@@ -84,6 +85,7 @@ pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> 
 fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
     let letter = row.letter.as_deref().ok_or("letter_missing")?;
     let letter = Letter::from_json(letter).map_err(|_| "letter_unreadable")?;
+    let attachments = attachments(row, &letter)?;
     let unsubscribe = unsubscribe_link(row, config)?;
     let to = letter.to.mailbox();
     let data;
@@ -126,10 +128,25 @@ fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
         outbox_id: &row.id,
         unsubscribe: unsubscribe.as_deref(),
         body,
+        attachments: &attachments,
     };
     build_request(&config.sender, &draft)
         .map(seal)
         .map_err(|error| error.code())
+}
+
+/// The letter's attachments, all of them: a mail never goes out without what belongs to it.
+fn attachments(row: &ClaimedRow, letter: &Letter) -> Result<Vec<Attachment>, &'static str> {
+    let stored = row
+        .attachments
+        .as_deref()
+        .map_or(Ok(Vec::new()), Attachment::list_from_json);
+    let attachments = stored.map_err(|_| "attachments_unreadable")?;
+    if attachments.len() == letter.attachments {
+        Ok(attachments)
+    } else {
+        Err("attachments_missing")
+    }
 }
 
 /// The link with which the recipient ends this kind of mail, where the family has one. A mail that should have it never

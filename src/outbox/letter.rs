@@ -27,6 +27,8 @@ pub struct Letter {
     pub body: Body,
     /// The caller's tags as they were sent; they are fitted to the provider's character set when sealed.
     pub tags: BTreeMap<String, String>,
+    /// How many attachments belong to it. They are stored apart; without all of them the mail is not whole.
+    pub attachments: usize,
 }
 
 /// What a mail is made of.
@@ -58,6 +60,9 @@ impl Letter {
         members.insert(self.body.kind().to_owned(), self.body.to_value());
         if !self.tags.is_empty() {
             members.insert("tags".to_owned(), texts_value(&self.tags));
+        }
+        if self.attachments > 0 {
+            members.insert("attachments".to_owned(), Value::from(self.attachments));
         }
         canonical(&Value::Object(members))
     }
@@ -99,6 +104,7 @@ impl Letter {
             to: stored.to,
             body,
             tags: stored.tags,
+            attachments: stored.attachments,
         })
     }
 }
@@ -147,6 +153,8 @@ struct Stored {
     content: Option<Box<Content>>,
     #[serde(default)]
     tags: BTreeMap<String, String>,
+    #[serde(default)]
+    attachments: usize,
 }
 
 #[cfg(test)]
@@ -161,6 +169,7 @@ mod tests {
             to: parse("Ada <ada@b.example>").unwrap(),
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
+            attachments: 0,
         }
     }
 
@@ -172,6 +181,7 @@ mod tests {
             to: parse("ada@b.example").unwrap(),
             body: Body::Content(serde_json::from_value(content).unwrap()),
             tags: BTreeMap::new(),
+            attachments: 2,
         }
     }
 
@@ -183,7 +193,7 @@ mod tests {
         );
         assert_eq!(
             with_content().to_json(),
-            r#"{"content":{"headers":{"X-A":"1"},"replyTo":{"email":"r@b.example"},"subject":"Hi","text":"t"},"to":{"email":"ada@b.example"},"v":1}"#
+            r#"{"attachments":2,"content":{"headers":{"X-A":"1"},"replyTo":{"email":"r@b.example"},"subject":"Hi","text":"t"},"to":{"email":"ada@b.example"},"v":1}"#
         );
     }
 
@@ -219,6 +229,8 @@ mod tests {
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{"a":1,"a":2}}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"tags":{"a":"1","a":"2"}}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"content":null}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"attachments":0}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"attachments":-1}"#,
             r#"[2]"#,
         ] {
             assert!(Letter::from_json(text) == Err(LetterError::Unreadable), "{text}");

@@ -122,6 +122,7 @@ fn shapes() -> Vec<FamilyShape> {
             prefix: family.prefix.to_owned(),
             key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
             has_template: family.template.is_some(),
+            attachments: family.attachments,
         })
         .collect()
 }

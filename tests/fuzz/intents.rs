@@ -1,6 +1,8 @@
 //! Whole requests: `{"intents": [...]}`.
 
+use base64::Engine as _;
 use proptest::prelude::*;
+use sealpost::outbox::attachment::{ATTACHMENT_BYTES_MAX, ATTACHMENTS_MAX, Attachment, FILE_NAME_CHARS_MAX};
 use sealpost::outbox::canonical::canonical;
 use sealpost::outbox::identity::{CALLER_KEY_BYTES_MAX, Identity, KEY_TEXT_BYTES_MAX, KeyValue};
 use sealpost::outbox::intent::{FamilyShape, INTENTS_MAX, Intent, TAGS_MAX, parse_intents};
@@ -36,6 +38,9 @@ pub const NAMES: &[&str] = &[
     "headers",
     "companyId",
     "inviteeId",
+    "attachments",
+    "filename",
+    "contentType",
 ];
 
 /// Every step of a path, escaped, and the slashes before them.
@@ -47,6 +52,7 @@ pub fn families() -> Vec<FamilyShape> {
         prefix: name.chars().take(3).collect(),
         key_fields: key_fields.iter().map(|field| (*field).to_owned()).collect(),
         has_template,
+        attachments: !has_template,
     };
     vec![
         family("invitation", &["companyId", "inviteeId"], true),
@@ -69,6 +75,10 @@ pub fn request() -> Value {
                 "replyTo": { "email": "r@b.example" }, "headers": { "X-A": "1", "References": "<1@b.example>" },
             },
             "notAfter": "2026-03-01T00:00:00+01:00",
+            "attachments": [
+                { "filename": "a.pdf", "contentType": "application/pdf", "content": "QUJD" },
+                { "filename": "b \u{e9}.csv", "content": "QQ==" },
+            ],
         },
     ]})
 }
@@ -79,6 +89,8 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
         let stored = intent.letter.to_json();
         prop_assert!(stored.len() <= LETTER_BYTES_MAX && intent.letter.tags.len() <= TAGS_MAX);
         prop_assert!(intent.to == intent.letter.to);
+        prop_assert_eq!(intent.letter.attachments, intent.attachments.len());
+        attached(&intent.attachments)?;
         let read = Letter::from_json(&stored);
         prop_assert!(
             read.as_ref() == Ok(&intent.letter),
@@ -104,6 +116,32 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
         prop_assert!(hostile::debug_is_quiet(&intent));
         is_sent(intent)?;
     }
+    Ok(())
+}
+
+/// What was accepted comes back from where it is stored, and every file can be saved under its name.
+fn attached(attachments: &[Attachment]) -> Result<(), TestCaseError> {
+    prop_assert!(attachments.len() <= ATTACHMENTS_MAX);
+    let stored: Vec<String> = attachments.iter().map(Attachment::to_json).collect();
+    let read = Attachment::list_from_json(&format!("[{}]", stored.join(",")));
+    prop_assert!(read.as_deref() == Ok(attachments));
+    let mut bytes = 0;
+    for attachment in attachments {
+        let name = &attachment.file_name;
+        prop_assert!((1..=FILE_NAME_CHARS_MAX).contains(&name.chars().count()), "{name:?}");
+        prop_assert!(
+            !name.contains(|one: char| one.is_control() || "/\\".contains(one)),
+            "{name:?}"
+        );
+        let content = base64::engine::general_purpose::STANDARD.decode(&attachment.content);
+        prop_assert!(
+            content.as_ref().is_ok_and(|content| !content.is_empty()),
+            "{:?}",
+            attachment.content
+        );
+        bytes += content.map_or(0, |content| content.len());
+    }
+    prop_assert!(bytes <= ATTACHMENT_BYTES_MAX);
     Ok(())
 }
 
@@ -133,6 +171,7 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
             html: content.html.as_deref(),
             text: content.text.as_deref(),
         },
+        attachments: &intent.attachments,
     };
     let body = build_request(&sender, &draft);
     prop_assert!(body.is_ok(), "{:?}", body);
@@ -140,6 +179,10 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
     prop_assert_eq!(sent["subject"].as_str(), Some(content.subject.as_str()));
     prop_assert_eq!(sent["html"].as_str(), content.html.as_deref());
     prop_assert_eq!(sent["text"].as_str(), content.text.as_deref());
+    prop_assert_eq!(
+        sent["attachments"].as_array().map_or(0, Vec::len),
+        intent.attachments.len()
+    );
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 )]
 
 mod answers;
+mod attachments;
 mod backoff;
 mod claim;
 mod dead_letters;
@@ -28,6 +29,7 @@ mod lease;
 mod lift;
 mod look_up;
 mod migrations;
+mod parked_bodies;
 mod parking;
 mod plans;
 mod poison;
@@ -37,6 +39,7 @@ mod publish;
 mod queues;
 mod receipts;
 mod relay;
+mod reports;
 mod retry_dead;
 mod review;
 mod settle;

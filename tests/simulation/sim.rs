@@ -77,6 +77,7 @@ impl Sim {
             let truth = Truth {
                 to: fact.to.clone(),
                 shadow: fact.family == super::setting::SHADOW_FAMILY,
+                files: fact.files(),
             };
             oracle.fact(&fact.name, truth);
         }

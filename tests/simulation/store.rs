@@ -134,7 +134,7 @@ impl Store {
     pub fn clear(&self) {
         self.connection
             .execute_batch(
-                "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals;
+                "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals; DELETE FROM attachments;
                  DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
                  DELETE FROM pace; DELETE FROM parking; DELETE FROM receipts; DELETE FROM suppression_history;
                  DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM sqlite_sequence; COMMIT;",

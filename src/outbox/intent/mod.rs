@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::outbox::address::Address;
+use crate::outbox::attachment::{self, Attachment};
 use crate::outbox::content;
 use crate::outbox::fields::{self, Fields};
 use crate::outbox::identity::{self, Identity};
@@ -52,6 +53,8 @@ pub struct FamilyShape {
     pub key_fields: Vec<String>,
     /// Whether a template writes the mail from data; otherwise the caller sends ready content.
     pub has_template: bool,
+    /// Whether its mails may carry attachments.
+    pub attachments: bool,
 }
 
 /// Finds families by name.
@@ -81,6 +84,8 @@ pub struct Intent {
     pub to: Address,
     /// What is stored in the table of letters.
     pub letter: Letter,
+    /// What is stored in the table of attachments.
+    pub attachments: Vec<Attachment>,
     /// No call to the provider before this time.
     pub not_before: Option<Millis>,
     /// No call to the provider after this time.
@@ -188,6 +193,7 @@ impl<'a> IntentRequest<'a> {
         let to = fields.required_address("to", problems);
         let body = check_body(&fields, family, problems);
         let tags = check_tags(&fields, problems);
+        let attachments = attachment::check(&fields, family.map(|family| family.attachments), problems);
         let (not_before, not_after) = check_window(&fields, problems);
 
         let (family, to) = (family?, to?);
@@ -195,6 +201,7 @@ impl<'a> IntentRequest<'a> {
             to: to.clone(),
             body: body?,
             tags,
+            attachments: attachments.len(),
         };
         if letter.to_json().len() > LETTER_BYTES_MAX {
             problems.refuse(&fields.place(letter.body.kind()), LETTER_TOO_LARGE);
@@ -209,6 +216,7 @@ impl<'a> IntentRequest<'a> {
             revision: revision.unwrap_or(0),
             to,
             letter,
+            attachments,
             not_before,
             not_after,
         })
@@ -226,6 +234,7 @@ fn is_field(name: &str) -> bool {
             | "data"
             | "content"
             | "tags"
+            | "attachments"
             | "notBefore"
             | "notAfter"
     )

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::outbox::address::{from_parts, parse};
+use crate::outbox::attachment::Attachment;
 use crate::outbox::letter::{Body, Letter};
 
 /// 16 bytes of `a`.
@@ -24,6 +25,14 @@ fn key(identity: &Identity) -> String {
     business_key(&secret(), "invitation", identity, 0)
 }
 
+fn file(name: &str, content_type: Option<&str>, content: &str) -> Attachment {
+    Attachment {
+        file_name: name.to_owned(),
+        content_type: content_type.map(str::to_owned),
+        content: content.to_owned(),
+    }
+}
+
 fn intent() -> Intent {
     let to = from_parts("Ada@b\u{fc}cher.example", Some("Ada, VP")).unwrap();
     let data = json!({"z": [1, 1.5], "a": "\u{e9}"});
@@ -36,7 +45,9 @@ fn intent() -> Intent {
             to: to.clone(),
             body: Body::Data(data.as_object().unwrap().clone()),
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
+            attachments: 0,
         },
+        attachments: Vec::new(),
         to,
         not_before: Some(Millis::new(1_800_000_000_000)),
         not_after: None,
@@ -54,6 +65,8 @@ fn intent() -> Intent {
 //     h(t('sealpost/key/caller/1'), t('invitation'), i(2), t('order-7'))
 //     h(t('sealpost/fingerprint/1'), t('ada@xn--bcher-kva.example'), t('Ada, VP'), t('data'),
 //       t('{"a":"\u00e9","z":[1,1.5]}'), n(1), t('plan'), t('pro'), i(1800000000000), b'-')
+//     ... and with attachments, after the last part: t('attachments'), n(2), t('a.pdf'), t('application/pdf'), t('QQ=='),
+//       t('b'), b'-', t('QUI='))
 //     h(t('sealpost/recipient/1'), t('ada@xn--bcher-kva.example'))
 
 #[test]
@@ -79,6 +92,16 @@ fn the_encoding_of_a_fingerprint_is_fixed() {
     assert_eq!(
         fingerprint(&secret(), &intent()),
         "8ceb123bba3b35babf9443fdc5fcf5f31555fd90be46035973cf0b75184090a7"
+    );
+}
+
+#[test]
+fn the_encoding_of_attachments_is_fixed() {
+    let mut intent = intent();
+    intent.attachments = vec![file("a.pdf", Some("application/pdf"), "QQ=="), file("b", None, "QUI=")];
+    assert_eq!(
+        fingerprint(&secret(), &intent),
+        "b49e0477a4aef8ff5302e6891de9df14a3c7216e60eb1ebfbd724c0366de99aa"
     );
 }
 
@@ -120,7 +143,7 @@ fn family_revision_and_secret_make_other_keys() {
 
 #[test]
 fn every_part_of_the_meaning_changes_the_fingerprint() {
-    let changes: [fn(&mut Intent); 9] = [
+    let changes: [fn(&mut Intent); 13] = [
         |intent| intent.letter.to = parse("\"Ada, VP\" <eve@b\u{fc}cher.example>").unwrap(),
         |intent| intent.letter.to.name = None,
         |intent| intent.letter.body = Body::Data(json!({"z": [1, 1.5]}).as_object().unwrap().clone()),
@@ -133,6 +156,10 @@ fn every_part_of_the_meaning_changes_the_fingerprint() {
         |intent| intent.not_before = None,
         |intent| intent.not_after = Some(Millis::new(1_900_000_000_000)),
         |intent| core::mem::swap(&mut intent.not_before, &mut intent.not_after),
+        |intent| intent.attachments = vec![file("a", None, "QQ==")],
+        |intent| intent.attachments = vec![file("b", None, "QQ==")],
+        |intent| intent.attachments = vec![file("a", Some("b"), "QQ==")],
+        |intent| intent.attachments = vec![file("a", None, "QQ=="), file("a", None, "QQ==")],
     ];
     let mut seen = std::collections::BTreeSet::from([fingerprint(&secret(), &intent())]);
     for (index, change) in changes.iter().enumerate() {

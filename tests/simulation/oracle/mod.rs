@@ -57,6 +57,8 @@ pub struct Truth {
     pub to: String,
     /// The family sends mails at all.
     pub shadow: bool,
+    /// Contents of its attachments, in base64.
+    pub files: Vec<String>,
 }
 
 /// A call as the world saw it.

@@ -18,6 +18,7 @@ fn families() -> Vec<FamilyShape> {
         prefix: name.chars().take(3).collect(),
         key_fields: key_fields.iter().map(|field| (*field).to_owned()).collect(),
         has_template,
+        attachments: name == "notice",
     };
     vec![
         family("invitation", &["companyId", "inviteeId"], true),
