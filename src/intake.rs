@@ -2,8 +2,9 @@
 //!
 //! IO steps, and what a death right after each leaves behind:
 //!
-//! 1. *Record* (one transaction): rows, keys, letters, first events, and the reservation for the publication. Dead
-//!    after it: the producer repeats and is told the same ids; the relay publishes when the reservation runs out.
+//! 1. *Record* (one transaction): rows, keys, letters, attachments, first events, and the reservation for the
+//!    publication. Dead after it: the producer repeats and is told the same ids; the relay publishes when the
+//!    reservation runs out.
 //! 2. *Answer* 202. It never depends on the queue.
 //! 3. *Publish*, after the answer (see [`crate::publish`]).
 

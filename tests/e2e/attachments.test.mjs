@@ -1,4 +1,4 @@
-// Attachments in workerd, whose memory is that of production: they arrive byte for byte, in the round trips of any mail.
+// Attachments in workerd: they arrive byte for byte, in the round trips of any mail.
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';

@@ -107,7 +107,7 @@ impl Store {
         connection
             .execute_batch(
                 "CREATE TABLE schema_migrations (version INTEGER NOT NULL PRIMARY KEY, serves_from INTEGER NOT NULL);
-                 INSERT INTO schema_migrations VALUES (2, 1);",
+                 INSERT INTO schema_migrations VALUES (3, 1);",
             )
             .expect("the ledger of migrations");
         for (find, _) in schema {
