@@ -330,7 +330,7 @@ impl Store {
 
     /// Every text of every table that must not hold personal data.
     pub fn public_texts(&self) -> Vec<(String, String)> {
-        const PERSONAL: [&str; 4] = ["letters", "seals", "parking", "sqlite_sequence"];
+        const PERSONAL: [&str; 5] = ["attachments", "letters", "seals", "parking", "sqlite_sequence"];
         let mut tables = self
             .connection
             .prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'table'")
