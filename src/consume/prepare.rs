@@ -49,10 +49,11 @@ pub(super) struct Unreadable {
 /// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
 pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
     let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
+    let files = row.attachments.take();
     let sealed = match (&row.seal_sha256, row.seal_body.take()) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
-        (None, _) => render(&row, config),
+        (None, _) => render(&row, files, config),
     };
     match sealed {
         Ok(sealed) => Ok(Ready {
@@ -82,10 +83,10 @@ pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> 
     }
 }
 
-fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
+fn render(row: &ClaimedRow, files: Option<String>, config: &Config) -> Result<Sealed, &'static str> {
     let letter = row.letter.as_deref().ok_or("letter_missing")?;
     let letter = Letter::from_json(letter).map_err(|_| "letter_unreadable")?;
-    let attachments = attachments(row, &letter)?;
+    let attachments = attachments(files, &letter)?;
     let unsubscribe = unsubscribe_link(row, config)?;
     let to = letter.to.mailbox();
     let data;
@@ -135,12 +136,10 @@ fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
         .map_err(|error| error.code())
 }
 
-/// The letter's attachments, all of them: a mail never goes out without what belongs to it.
-fn attachments(row: &ClaimedRow, letter: &Letter) -> Result<Vec<Attachment>, &'static str> {
-    let stored = row
-        .attachments
-        .as_deref()
-        .map_or(Ok(Vec::new()), Attachment::list_from_json);
+/// The letter's attachments, all of them: a mail never goes out without what belongs to it. The text goes here: it may
+/// have megabytes, which the request is about to need again.
+fn attachments(text: Option<String>, letter: &Letter) -> Result<Vec<Attachment>, &'static str> {
+    let stored = text.map_or(Ok(Vec::new()), |text| Attachment::list_from_json(&text));
     let attachments = stored.map_err(|_| "attachments_unreadable")?;
     if attachments.len() == letter.attachments {
         Ok(attachments)
