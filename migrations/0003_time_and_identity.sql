@@ -71,7 +71,8 @@ CREATE TABLE tallies (
 ) STRICT, WITHOUT ROWID;
 
 -- ---- Attachments ----------------------------------------------------------------------------------------------------
--- Personal data, stored apart from the letter: most letters have none.
+-- Personal data, stored apart from the letter: most letters have none. A letter says how many it has, so that a program
+-- that does not know them cannot read it. letter_bytes of the row counts them.
 CREATE TABLE attachments (
   outbox_id TEXT NOT NULL REFERENCES outbox (id),
   position INTEGER NOT NULL,
@@ -79,3 +80,7 @@ CREATE TABLE attachments (
   body TEXT NOT NULL,
   PRIMARY KEY (outbox_id, position)
 ) STRICT, WITHOUT ROWID;
+
+-- ---- Parked events --------------------------------------------------------------------------------------------------
+-- Events of the provider that nobody understood name people: their bodies go after the retention.
+CREATE INDEX parking_bodies ON parking (last_seen_at, hash) WHERE state = 'parked' AND source = 'receipts' AND body <> '';

@@ -2,8 +2,9 @@
 //!
 //! IO steps, and what a death right after each leaves behind:
 //!
-//! 1. *Record* (one transaction): rows, keys, letters, first events, and the reservation for the publication. Dead
-//!    after it: the producer repeats and is told the same ids; the relay publishes when the reservation runs out.
+//! 1. *Record* (one transaction): rows, keys, letters, attachments, first events, and the reservation for the
+//!    publication. Dead after it: the producer repeats and is told the same ids; the relay publishes when the
+//!    reservation runs out.
 //! 2. *Answer* 202. It never depends on the queue.
 //! 3. *Publish*, after the answer (see [`crate::publish`]).
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::hours::{Hours, is_zone};
+use crate::outbox::attachment::Attachment;
 use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{
@@ -137,6 +139,7 @@ impl<'a, Z> Families<'a, Z> {
                     key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
                     has_template: family.template.is_some(),
                     window_hours: family.window_hours,
+                    attachments: family.attachments,
                 })
                 .collect(),
             zones,
@@ -225,6 +228,8 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
     } else {
         SECRET_ROOM_BYTES
     };
+    let attachments: Vec<String> = intent.attachments.iter().map(Attachment::to_json).collect();
+    let attachment_bytes: usize = attachments.iter().map(String::len).sum();
     NewIntent {
         id,
         family: intent.family.clone(),
@@ -242,8 +247,9 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
         publish_count: u8::from(publishes_now),
         not_before: not_before.map(Millis::get),
         not_after: intent.window.closes.map(Millis::get),
-        letter_bytes: letter.len().saturating_add(room),
+        letter_bytes: letter.len().saturating_add(room).saturating_add(attachment_bytes),
         letter,
+        attachments: attachments.into(),
         keys,
         send_id: intent
             .send_id
@@ -311,7 +317,7 @@ fn other_meaning(position: usize) -> FieldError {
     FieldError {
         path: format!("/intents/{position}"),
         code: "key_known_with_other_meaning",
-        detail: "This key was recorded with another recipient, content or window. Raise the revision to send a second mail on purpose.",
+        detail: "This key was recorded with another recipient, content, attachments or window. Raise the revision to send a second mail on purpose.",
     }
 }
 

@@ -224,6 +224,7 @@ fn new_facts<W: World>(world: &W, config: &Config, facts: &[Fact]) -> Vec<NewInt
                 not_before: None,
                 not_after: None,
                 letter: String::new(),
+                attachments: [].into(),
                 letter_bytes: NO_LETTER_BYTES,
                 keys: keys.collect(),
                 send_id: None,

@@ -1,6 +1,7 @@
 // The parts of a local stack, for `npm start` and for the end-to-end tests alike.
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { exchange } from './http.mjs';
 import { Part } from './part.mjs';
 import { pinnedNode, sealpostCommand } from './paths.mjs';
 import { Failure } from './say.mjs';
@@ -62,18 +63,17 @@ export async function startWorker({ home, port, variables, build, main, consumer
  */
 export async function connectWebhook(providerUrl, { url, secret, auto = false }) {
   const body = JSON.stringify({ url, secret, auto });
-  const response = await fetch(`${providerUrl}/_/webhook`, { method: 'POST', body, signal: AbortSignal.timeout(ANSWER_MS) });
-  const text = await response.text();
-  if (!response.ok) throw new Failure(`The provider model takes no webhook (HTTP ${response.status}): ${text.slice(0, 200)}`);
+  const { status, text } = await exchange(`${providerUrl}/_/webhook`, { method: 'POST', body, timeoutMs: ANSWER_MS });
+  if (status >= 300) throw new Failure(`The provider model takes no webhook (HTTP ${status}): ${text.slice(0, 200)}`);
 }
 
 /** Fires the Worker's scheduled handler once, and returns `{ ok, detail }` when it has run to its end. */
 export async function fireSchedule(workerUrl, timeoutMs = 60_000) {
   try {
-    const response = await fetch(workerUrl + SCHEDULE_PATH, { signal: AbortSignal.timeout(timeoutMs) });
-    return { ok: response.ok, detail: `HTTP ${response.status} ${(await response.text()).slice(0, 200)}` };
+    const { status, text } = await exchange(workerUrl + SCHEDULE_PATH, { timeoutMs });
+    return { ok: status < 300, detail: `HTTP ${status} ${text.slice(0, 200)}` };
   } catch (error) {
-    return { ok: false, detail: error.cause?.code ?? error.name };
+    return { ok: false, detail: error.code ?? error.name };
   }
 }
 
@@ -99,8 +99,7 @@ function listens(port) {
 
 async function answers(url) {
   try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER_MS) });
-    await response.arrayBuffer();
+    await exchange(url, { timeoutMs: ANSWER_MS });
     return true;
   } catch {
     return false;

@@ -18,7 +18,7 @@ const ZONE_UNKNOWN: &str = "time_zone_unknown";
 #[derive(Debug)]
 pub(super) enum Look {
     /// It may be called now.
-    Permitted(ClaimedRow),
+    Permitted(Box<ClaimedRow>),
     /// It is given back.
     Outside(PutBack),
     /// Its zone cannot be read.
@@ -34,10 +34,10 @@ pub(super) fn hours_of(row: &ClaimedRow, config: &Config) -> Option<Hours> {
 /// Looks at one row before anything is done for it.
 pub(super) fn look(row: ClaimedRow, zones: &impl Zones, config: &Config, now: Millis) -> Look {
     let Some(hours) = hours_of(&row, config) else {
-        return Look::Permitted(row);
+        return Look::Permitted(Box::new(row));
     };
     match hours.permitted(zones, now) {
-        Some(at) if at <= now => Look::Permitted(row),
+        Some(at) if at <= now => Look::Permitted(Box::new(row)),
         Some(at) => {
             let doubt = (row.doubts > 0)
                 .then_some(row.window_anchor_at.map(Millis::new))

@@ -4,6 +4,7 @@ use super::outside::hours_of;
 use super::verdict::Case;
 use crate::config::Config;
 use crate::hours::Hours;
+use crate::outbox::attachment::Attachment;
 use crate::outbox::content::Content;
 use crate::outbox::letter::{Body, Letter};
 use crate::outbox::seal::{Sealed, seal};
@@ -53,10 +54,11 @@ pub(super) struct Unreadable {
 pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
     let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
     let hours = hours_of(&row, config);
+    let files = row.attachments.take();
     let sealed = match (&row.seal_sha256, row.seal_body.take()) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
-        (None, _) => render(&row, config),
+        (None, _) => render(&row, files, config),
     };
     match sealed {
         Ok(sealed) => Ok(Ready {
@@ -87,9 +89,10 @@ pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> 
     }
 }
 
-fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
+fn render(row: &ClaimedRow, files: Option<String>, config: &Config) -> Result<Sealed, &'static str> {
     let letter = row.letter.as_deref().ok_or("letter_missing")?;
     let letter = Letter::from_json(letter).map_err(|_| "letter_unreadable")?;
+    let attachments = attachments(files, &letter)?;
     let unsubscribe = unsubscribe_link(row, config)?;
     let to = letter.to.mailbox();
     let data;
@@ -132,10 +135,23 @@ fn render(row: &ClaimedRow, config: &Config) -> Result<Sealed, &'static str> {
         outbox_id: &row.id,
         unsubscribe: unsubscribe.as_deref(),
         body,
+        attachments: &attachments,
     };
     build_request(&config.sender, &draft)
         .map(seal)
         .map_err(|error| error.code())
+}
+
+/// The letter's attachments, all of them: a mail never goes out without what belongs to it. The text goes here: it may
+/// have megabytes, which the request is about to need again.
+fn attachments(text: Option<String>, letter: &Letter) -> Result<Vec<Attachment>, &'static str> {
+    let stored = text.map_or(Ok(Vec::new()), |text| Attachment::list_from_json(&text));
+    let attachments = stored.map_err(|_| "attachments_unreadable")?;
+    if attachments.len() == letter.attachments {
+        Ok(attachments)
+    } else {
+        Err("attachments_missing")
+    }
 }
 
 /// The link with which the recipient ends this kind of mail, where the family has one. A mail that should have it never

@@ -20,7 +20,8 @@ use crate::store::database::DatabaseError;
 use crate::store::open::{OpenRequest, Opened, PutBack, open};
 use crate::store::settle::Settlement;
 
-/// Letters and seals that one claim brings back at most: the answer must fit into a Worker's memory several times.
+/// Letters with their attachments, and seals, that one claim brings back at most: the answer must fit into a Worker's
+/// memory several times. One row alone is never larger: 256 KiB and 2 MiB in base64, or a request made of them.
 const CLAIM_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Suspects that one invocation runs, each alone: each costs three round trips and a call.
 const SUSPECTS_MAX: usize = 4;
@@ -150,7 +151,7 @@ impl<W: World> Run<'_, W> {
         let looked_at = self.world.clock().now();
         for row in rows {
             let row = match outside::look(row, self.world.zones(), self.config, looked_at) {
-                Look::Permitted(row) => row,
+                Look::Permitted(row) => *row,
                 Look::Outside(row) => {
                     put_back.push(row);
                     continue;

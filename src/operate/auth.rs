@@ -2,6 +2,8 @@
 
 use super::http::{Answer, Request};
 use crate::config::TokenList;
+use crate::outbox::time::Millis;
+use crate::store::operator_log::Order;
 
 /// Lets a bearer token of the role pass (RFC 6750, section 2.1).
 ///
@@ -30,6 +32,17 @@ pub(super) fn require(role: &TokenList, request: &Request<'_>) -> Result<(), Ans
 pub(super) struct Operator {
     /// The beginning of the token's hash.
     pub(super) name: String,
+}
+
+impl Operator {
+    /// An order of theirs that is given now.
+    pub(super) fn order<'a>(&'a self, note: Option<&'a str>, now: Millis) -> Order<'a> {
+        Order {
+            operator: &self.name,
+            note,
+            now,
+        }
+    }
 }
 
 /// Lets an operator pass.

@@ -11,6 +11,8 @@ const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 100;
 /// Bytes of a cursor at most; ours have far fewer.
 const CURSOR_BYTES_MAX: usize = 200;
+/// Hexadecimal digits of a SHA-256.
+const HASH_DIGITS: usize = 64;
 
 /// Which part of a list is asked for.
 pub(super) struct Page {
@@ -68,6 +70,11 @@ pub(super) fn query_invalid() -> Answer {
         "query_invalid",
         "Send limit as 1 to 100, after as the list gave it in next, and the other parameters as the API names them.",
     )
+}
+
+/// Whether a text is a hash as we write them, in whatever case: 64 hexadecimal digits.
+pub(super) fn is_sha256(text: &str) -> bool {
+    text.len() == HASH_DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// An operator's note, or its absence; one of nothing but spaces is none. The log of orders is kept for good and is no

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::auth::Operator;
 use super::http::{Answer, Request};
-use super::lists::{Page, note, query_invalid};
+use super::lists::{Page, is_sha256, note, query_invalid};
 use super::queues;
 use crate::config::Config;
 use crate::outbox::envelope::Envelope;
@@ -19,8 +19,6 @@ use crate::store::discard::{self, Kind};
 use crate::store::operator_log::Order;
 use crate::store::parking::{self, Entry, State, Whole};
 
-/// Hexadecimal digits of an input's hash.
-const HASH_DIGITS: usize = 64;
 /// Entries that one order discards at most.
 const DISCARDS_MAX: usize = 100;
 /// Begins the name of an entry that is a row of the outbox.
@@ -81,7 +79,7 @@ pub(super) async fn answer<W: World>(
 fn is_hash(text: &str) -> bool {
     match text.strip_prefix(ROW_PREFIX) {
         Some(id) => is_outbox_id(id),
-        None => text.len() == HASH_DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        None => is_sha256(text),
     }
 }
 
@@ -115,11 +113,7 @@ async fn list<W: World>(world: &W, request: &Request<'_>) -> Result<Answer, Data
 }
 
 async fn show<W: World>(world: &W, operator: &Operator, hash: &str) -> Result<Answer, DatabaseError> {
-    let order = Order {
-        operator: &operator.name,
-        note: None,
-        now: world.clock().now(),
-    };
+    let order = operator.order(None, world.clock().now());
     Ok(match parking::show(world.database(), hash, &order).await? {
         Some(Whole { entry, body }) => {
             let mut members = shown(&entry);
@@ -150,11 +144,7 @@ async fn discard<W: World>(
         Ok(note) => note,
         Err(refusal) => return Ok(refusal),
     };
-    let order = Order {
-        operator: &operator.name,
-        note: Some(&note),
-        now: world.clock().now(),
-    };
+    let order = operator.order(Some(&note), world.clock().now());
     Ok(match discard::discard(world.database(), hash, &order).await? {
         None => no_such_entry(),
         Some((_, false)) => entry_closed(),
@@ -203,11 +193,7 @@ async fn discard_many<W: World>(
         source: asked.source.as_deref(),
         reason: asked.reason.as_deref(),
     };
-    let order = Order {
-        operator: &operator.name,
-        note: Some(&note),
-        now: world.clock().now(),
-    };
+    let order = operator.order(Some(&note), world.clock().now());
     let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
     let discarded = discard::discard_many(world.database(), kind, rows_max, &order).await?;
     Ok(Answer::json(
@@ -227,16 +213,19 @@ async fn replay<W: World>(
         Ok(note) => note,
         Err(refusal) => return Ok(refusal),
     };
-    let order = Order {
-        operator: &operator.name,
-        note: note.as_deref(),
-        now: world.clock().now(),
-    };
+    let order = operator.order(note.as_deref(), world.clock().now());
     let Some(whole) = parking::whole(world.database(), hash).await? else {
         return Ok(no_such_entry());
     };
     if whole.entry.state != State::Parked {
         return Ok(entry_closed());
+    }
+    if whole.entry.body_gone == 1 {
+        return Ok(Answer::problem(
+            409,
+            "body_gone",
+            "The body was removed after the retention, so it cannot be read again. Let its sender send it again, or discard it.",
+        ));
     }
     if whole.entry.body_bytes > whole.body.len() {
         return Ok(Answer::problem(
@@ -339,6 +328,7 @@ fn shown(entry: &Entry) -> serde_json::Map<String, Value> {
         ("reason", json!(entry.reason)),
         ("origin", json!(entry.origin)),
         ("bodyBytes", json!(entry.body_bytes)),
+        ("bodyGone", json!(entry.body_gone == 1)),
         ("times", json!(entry.times)),
         ("firstSeenAt", time(entry.first_seen_at)),
         ("lastSeenAt", time(entry.last_seen_at)),

@@ -212,11 +212,7 @@ async fn retry_dead<W: World>(
         Ok(order) => order,
         Err(refusal) => return Ok(refusal),
     };
-    let order = Order {
-        operator: &operator.name,
-        note: note.as_deref(),
-        now: world.clock().now(),
-    };
+    let order = operator.order(note.as_deref(), world.clock().now());
     let (seq, ids, next) = match selection {
         Selection::Seq(seq) => (Some(seq), Vec::new(), None),
         Selection::Ids(ids) => (None, ids, None),

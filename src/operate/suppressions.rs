@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::auth::Operator;
 use super::http::{Answer, Request};
-use super::lists::{Page, note, query_invalid};
+use super::lists::{Page, is_sha256, note, query_invalid};
 use super::story::time;
 use crate::config::Config;
 use crate::outbox::address;
@@ -14,13 +14,10 @@ use crate::outbox::keys::recipient_hash;
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
 use crate::store::database::DatabaseError;
-use crate::store::operator_log::Order;
 use crate::store::suppressions::{self, Change, Entry, Lifted, Subject};
 
 /// Every family.
 const ALL_FAMILIES: &str = "*";
-/// Hexadecimal digits of a recipient's hash.
-const HASH_DIGITS: usize = 64;
 
 /// The doors of this room.
 pub(super) enum Door {
@@ -154,14 +151,46 @@ fn whom(config: &Config, address: Option<&str>, hash: Option<&str>) -> Result<St
                 "Send one address, as an intent has it in to.",
             )),
         },
-        (None, Some(hash)) if hash.len() == HASH_DIGITS && hash.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
-            Ok(hash.to_ascii_lowercase())
-        }
+        (None, Some(hash)) if is_sha256(hash) => Ok(hash.to_ascii_lowercase()),
         (None, Some(_)) | (None, None) | (Some(_), Some(_)) => Err(Answer::problem(
             422,
             "recipient_required",
             "Send exactly one of address and recipientHash; a hash has 64 hexadecimal digits.",
         )),
+    }
+}
+
+/// What the orders that change something have in common.
+struct Meant {
+    recipient_hash: String,
+    family: String,
+    note: Option<String>,
+}
+
+impl Meant {
+    /// Reads it, and what else the order says, by `check`, which is told the family.
+    fn of<T>(
+        recipient_hash: Result<String, Answer>,
+        family: Option<String>,
+        text: Option<String>,
+        check: impl FnOnce(&str) -> Result<T, Answer>,
+    ) -> Result<(Self, T), Answer> {
+        let recipient_hash = recipient_hash?;
+        let family = family.unwrap_or_else(|| ALL_FAMILIES.to_owned());
+        let more = check(&family)?;
+        let meant = Self {
+            recipient_hash,
+            family,
+            note: note(text)?,
+        };
+        Ok((meant, more))
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            recipient_hash: &self.recipient_hash,
+            family: &self.family,
+        }
     }
 }
 
@@ -174,42 +203,32 @@ async fn suppress<W: World>(
     let now = world.clock().now();
     let read = || -> Result<_, Answer> {
         let order: SuppressOrder = request.order()?;
-        let hash = whom(config, order.address.as_deref(), order.recipient_hash.as_deref())?;
-        let family = order.family.unwrap_or_else(|| ALL_FAMILIES.to_owned());
-        if family != ALL_FAMILIES && config.policy.family(&family).is_none() {
-            return Err(Answer::problem(
-                422,
-                "family_unknown",
-                "Send a family of this version, or * for all.",
-            ));
-        }
-        let until = match order.until.as_deref().map(Millis::parse_rfc3339) {
-            None => None,
-            Some(Ok(at)) if at > now => Some(at),
-            Some(_) => {
+        let hash = whom(config, order.address.as_deref(), order.recipient_hash.as_deref());
+        Meant::of(hash, order.family, order.note, |family| {
+            if family != ALL_FAMILIES && config.policy.family(family).is_none() {
                 return Err(Answer::problem(
+                    422,
+                    "family_unknown",
+                    "Send a family of this version, or * for all.",
+                ));
+            }
+            match order.until.as_deref().map(Millis::parse_rfc3339) {
+                None => Ok((order.reason, None)),
+                Some(Ok(at)) if at > now => Ok((order.reason, Some(at))),
+                Some(_) => Err(Answer::problem(
                     422,
                     "until_invalid",
                     "Send an RFC 3339 time with an offset that is still to come, or leave until out.",
-                ));
+                )),
             }
-        };
-        Ok((hash, family, order.reason, until, note(order.note)?))
+        })
     };
-    let (hash, family, reason, until, note) = match read() {
+    let (meant, (reason, until)) = match read() {
         Ok(order) => order,
         Err(refusal) => return Ok(refusal),
     };
-    let subject = Subject {
-        recipient_hash: &hash,
-        family: &family,
-    };
-    let order = Order {
-        operator: &operator.name,
-        note: note.as_deref(),
-        now,
-    };
-    let entry = suppressions::suppress(world.database(), subject, reason.as_str(), until, &order).await?;
+    let order = operator.order(meant.note.as_deref(), now);
+    let entry = suppressions::suppress(world.database(), meant.subject(), reason.as_str(), until, &order).await?;
     Ok(Answer::json(200, shown(&entry, now)))
 }
 
@@ -222,34 +241,26 @@ async fn lift<W: World>(
     let now = world.clock().now();
     let read = || -> Result<_, Answer> {
         let order: LiftOrder = request.order()?;
-        let hash = whom(config, order.address.as_deref(), order.recipient_hash.as_deref())?;
+        let hash = whom(config, order.address.as_deref(), order.recipient_hash.as_deref());
         // Any family: one that this version no longer has may have left entries.
-        let family = order.family.unwrap_or_else(|| ALL_FAMILIES.to_owned());
-        let created_at = order.created_at.as_deref().map(Millis::parse_rfc3339).transpose();
-        let created_at = created_at.map_err(|_| {
-            Answer::problem(
-                422,
-                "created_at_invalid",
-                "Send createdAt as the list or the look-up shows it, or leave it out.",
-            )
-        })?;
-        Ok((hash, family, created_at, note(order.note)?))
+        Meant::of(hash, order.family, order.note, |_| {
+            let created_at = order.created_at.as_deref().map(Millis::parse_rfc3339).transpose();
+            created_at.map_err(|_| {
+                Answer::problem(
+                    422,
+                    "created_at_invalid",
+                    "Send createdAt as the list or the look-up shows it, or leave it out.",
+                )
+            })
+        })
     };
-    let (hash, family, created_at, note) = match read() {
+    let (meant, created_at) = match read() {
         Ok(order) => order,
         Err(refusal) => return Ok(refusal),
     };
-    let subject = Subject {
-        recipient_hash: &hash,
-        family: &family,
-    };
-    let order = Order {
-        operator: &operator.name,
-        note: note.as_deref(),
-        now,
-    };
+    let order = operator.order(meant.note.as_deref(), now);
     Ok(
-        match suppressions::lift(world.database(), subject, created_at, &order).await? {
+        match suppressions::lift(world.database(), meant.subject(), created_at, &order).await? {
             Lifted::Done(entry) => Answer::json(200, shown(&entry, now)),
             Lifted::Changed => Answer::problem(
                 409,

@@ -63,11 +63,7 @@ pub(super) async fn answer<W: World>(
     operator: &Operator,
     door: Door<'_>,
 ) -> Result<Answer, DatabaseError> {
-    let order = Order {
-        operator: &operator.name,
-        note: None,
-        now: world.clock().now(),
-    };
+    let order = operator.order(None, world.clock().now());
     match door {
         Door::List => list(world, request).await,
         Door::Resolve(id) | Door::LookUp(id) if !is_outbox_id(id) => Ok(no_such_intent()),

@@ -36,6 +36,8 @@ pub struct Letter {
     /// One-time codes and links, which the template sees as `secret`. No part of what the mail means: a repetition that
     /// minted others is the same mail.
     pub secret: BTreeMap<String, String>,
+    /// How many attachments belong to it. They are stored apart; without all of them the mail is not whole.
+    pub attachments: usize,
 }
 
 /// What a mail is made of.
@@ -73,6 +75,9 @@ impl Letter {
         }
         if !self.secret.is_empty() {
             members.insert(SECRET.to_owned(), texts_value(&self.secret));
+        }
+        if self.attachments > 0 {
+            members.insert("attachments".to_owned(), Value::from(self.attachments));
         }
         canonical(&Value::Object(members))
     }
@@ -116,6 +121,7 @@ impl Letter {
             tags: stored.tags,
             time_zone: stored.time_zone,
             secret: stored.secret,
+            attachments: stored.attachments,
         })
     }
 
@@ -182,6 +188,8 @@ struct Stored {
     time_zone: Option<String>,
     #[serde(default)]
     secret: BTreeMap<String, String>,
+    #[serde(default)]
+    attachments: usize,
 }
 
 #[cfg(test)]
@@ -198,6 +206,7 @@ mod tests {
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
             time_zone: None,
             secret: BTreeMap::new(),
+            attachments: 0,
         }
     }
 
@@ -211,6 +220,7 @@ mod tests {
             tags: BTreeMap::new(),
             time_zone: None,
             secret: BTreeMap::new(),
+            attachments: 2,
         }
     }
 
@@ -249,7 +259,7 @@ mod tests {
         );
         assert_eq!(
             with_content().to_json(),
-            r#"{"content":{"headers":{"X-A":"1"},"replyTo":{"email":"r@b.example"},"subject":"Hi","text":"t"},"to":{"email":"ada@b.example"},"v":1}"#
+            r#"{"attachments":2,"content":{"headers":{"X-A":"1"},"replyTo":{"email":"r@b.example"},"subject":"Hi","text":"t"},"to":{"email":"ada@b.example"},"v":1}"#
         );
     }
 
@@ -297,6 +307,8 @@ mod tests {
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"content":null}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"timeZone":null}"#,
             r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"timeZone":7}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"attachments":0}"#,
+            r#"{"v":1,"to":{"email":"a@b.example"},"data":{},"attachments":-1}"#,
             r#"[2]"#,
         ] {
             assert!(Letter::from_json(text) == Err(LetterError::Unreadable), "{text}");

@@ -1,6 +1,7 @@
 //! The domain: what a mail that is owed may become, and who decides. Pure functions over values.
 
 pub mod address;
+pub mod attachment;
 pub mod attempt;
 pub mod backoff;
 mod calendar;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
-    outbox::tags,
+    outbox::{attachment::Attachment, tags},
     provider::template::{self, LETTER_BYTES_MAX, breaks_line},
 };
 
@@ -17,6 +17,10 @@ pub use crate::provider::template::{RenderError, Rendered};
 
 /// Longest request body, in bytes: JSON may spell one byte of a letter with two, and headers and tags come on top.
 pub const REQUEST_BYTES_MAX: usize = 1_200_000;
+
+/// The same beside attachments, without their content. A frozen request travels as a text within JSON, where each quotation
+/// mark and backslash takes two bytes: twice this and 2 MiB in base64 stay below the 5 MB that the database takes.
+pub const REQUEST_BYTES_BESIDE_ATTACHMENTS_MAX: usize = 1_000_000;
 
 /// What this deployment adds to every mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub struct Draft<'a> {
     pub unsubscribe: Option<&'a str>,
     /// What the mail says.
     pub body: DraftBody<'a>,
+    /// Files that go with it.
+    pub attachments: &'a [Attachment],
 }
 
 /// What a mail says: a template with data, or words that the caller brought.
@@ -89,6 +95,17 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<&'a str, &'a str>,
     tags: Vec<RequestTag<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<RequestAttachment<'a>>,
+}
+
+/// One attachment of the request.
+#[derive(Serialize)]
+struct RequestAttachment<'a> {
+    filename: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    content: &'a str,
 }
 
 /// One tag of the request.
@@ -126,6 +143,7 @@ pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, Rende
     let link = draft.unsubscribe.map(|link| format!("<{link}>"));
     let headers = headers(draft.headers, message_id.as_deref(), link.as_deref());
     check_headers(from, draft.to, reply_to, &headers)?;
+    check_attachments(draft.attachments)?;
     let tags =
         tags::assemble(&sender.environment, draft.outbox_id, draft.tags).map_err(|_| RenderError::TagsInvalid)?;
     let request = Request {
@@ -143,10 +161,25 @@ pub fn build_request(sender: &Sender, draft: &Draft<'_>) -> Result<String, Rende
                 value: &tag.value,
             })
             .collect(),
+        attachments: draft
+            .attachments
+            .iter()
+            .map(|attachment| RequestAttachment {
+                filename: &attachment.file_name,
+                content_type: attachment.content_type.as_deref(),
+                content: &attachment.content,
+            })
+            .collect(),
     };
     // Strings, and maps with string keys: JSON has a form for all of them, so this cannot fail on any draft.
     let body = serde_json::to_string(&request).map_err(|_| RenderError::TemplateFailed)?;
-    if body.len() > REQUEST_BYTES_MAX {
+    let content: usize = draft.attachments.iter().map(|one| one.content.len()).sum();
+    let rest_max = if content == 0 {
+        REQUEST_BYTES_MAX
+    } else {
+        REQUEST_BYTES_BESIDE_ATTACHMENTS_MAX
+    };
+    if body.len().saturating_sub(content) > rest_max {
         return Err(RenderError::LetterTooLarge);
     }
     Ok(body)
@@ -208,6 +241,18 @@ fn check_headers(
         .any(|line| line.contains(breaks_line));
     // A header's name ends at its colon: one inside would make the rest of the name its value.
     if broken || from.is_empty() || to.is_empty() || headers.keys().any(|name| name.is_empty() || name.contains(':')) {
+        return Err(RenderError::HeaderInvalid);
+    }
+    Ok(())
+}
+
+/// As for headers: the intake refuses these, here they only must not pass.
+fn check_attachments(attachments: &[Attachment]) -> Result<(), RenderError> {
+    let mut lines = attachments
+        .iter()
+        .flat_map(|one| [Some(one.file_name.as_str()), one.content_type.as_deref()])
+        .flatten();
+    if lines.any(|line| line.is_empty() || line.contains(breaks_line)) {
         return Err(RenderError::HeaderInvalid);
     }
     Ok(())

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::outbox::attachment::ATTACHMENT_BYTES_MAX;
 
 fn sender() -> Sender {
     Sender {
@@ -33,6 +34,7 @@ fn build(headers: &BTreeMap<String, String>, tags: &BTreeMap<String, String>) ->
             tags,
             outbox_id: "ntc_01",
             unsubscribe: None,
+            attachments: &[],
             body: DraftBody::Content {
                 subject: "Hello",
                 html: None,
@@ -53,6 +55,7 @@ fn content(subject: &str, html: Option<&str>, text: Option<&str>) -> Result<Stri
         tags: &none,
         outbox_id: "ntc_01",
         unsubscribe: None,
+        attachments: &[],
         body,
     };
     build_request(&sender(), &draft)
@@ -82,6 +85,7 @@ fn a_template_fills_subject_html_and_text() {
         tags: &none,
         outbox_id: "drv_01",
         unsubscribe: None,
+        attachments: &[],
         body: DraftBody::Template {
             name: "demo_request_visitor",
             data: &data,
@@ -110,6 +114,7 @@ fn our_own_headers_stand_between_the_callers_by_name() {
         tags: headers,
         outbox_id: "ann_01",
         unsubscribe,
+        attachments: &[],
         body: DraftBody::Content {
             subject: "Hi",
             html: None,
@@ -164,6 +169,7 @@ fn the_senders_reply_address_is_the_default() {
         tags: &none,
         outbox_id: "ntc_01",
         unsubscribe: None,
+        attachments: &[],
         body,
     };
     assert!(
@@ -198,6 +204,7 @@ fn ready_content_obeys_the_rules_of_a_letter() {
         tags: &none,
         outbox_id: "ntc_01",
         unsubscribe: None,
+        attachments: &[],
         body: DraftBody::Content {
             subject: "Hi",
             html: None,
@@ -237,6 +244,56 @@ fn a_bad_tag_is_an_error_and_not_a_changed_tag() {
     }
 }
 
+#[test]
+fn attachments_come_last_and_their_content_has_a_limit_of_its_own() {
+    let none = BTreeMap::new();
+    let text = |bytes: usize| "\"".repeat(bytes / 2);
+    let file = |file_name: &str, content_type: Option<&str>, content: String| Attachment {
+        file_name: file_name.to_owned(),
+        content_type: content_type.map(str::to_owned),
+        content,
+    };
+    let build = |attachments: &[Attachment], text: &str| {
+        let draft = Draft {
+            to: "a@example.com",
+            from: None,
+            reply_to: None,
+            headers: &none,
+            tags: &none,
+            outbox_id: "rpt_01",
+            unsubscribe: None,
+            body: DraftBody::Content {
+                subject: "Hi",
+                html: None,
+                text: Some(text),
+            },
+            attachments,
+        };
+        build_request(&sender(), &draft)
+    };
+    let two = [
+        file("a \"1\".pdf", Some("application/pdf"), "QQ==".to_owned()),
+        file("b", None, "QUI=".to_owned()),
+    ];
+    let body = build(&two, "x").unwrap();
+    let (_, end) = body.split_once("}],\"attachments\":").unwrap();
+    assert_eq!(
+        end,
+        r#"[{"filename":"a \"1\".pdf","content_type":"application/pdf","content":"QQ=="},{"filename":"b","content":"QUI="}]}"#
+    );
+    assert!(!build(&[], "x").unwrap().contains("attachments"));
+    for (name, content_type) in [("", None), ("a\r\nb", None), ("a", Some("a/b\r\nX: 1"))] {
+        let broken = [file(name, content_type, "QQ==".to_owned())];
+        assert_eq!(build(&broken, "x"), Err(RenderError::HeaderInvalid));
+    }
+    let largest = [file("a", None, "A".repeat(ATTACHMENT_BYTES_MAX.div_ceil(3) * 4))];
+    let frozen = build(&largest, &text(990_000)).unwrap();
+    // As it travels to the database: a text in a list in JSON.
+    assert!(serde_json::json!([frozen]).to_string().len() < 5_000_000);
+    assert_eq!(build(&largest, &text(1_000_000)), Err(RenderError::LetterTooLarge));
+    assert!(build(&[], &text(1_000_000)).is_ok());
+}
+
 proptest! {
     #[test]
     fn the_body_says_what_the_draft_says(
@@ -253,6 +310,7 @@ proptest! {
             tags: &tags,
             outbox_id: "ntc_01",
             unsubscribe: None,
+            attachments: &[],
             body: DraftBody::Content { subject: &subject, html: None, text: Some(&text) },
         };
         let body = build_request(&sender(), &draft).unwrap();

@@ -31,7 +31,7 @@ pub struct ClaimRequest<'a> {
     /// At most this many rows where a suspect waits among the ids: one of them must fit into the invocation too, or a
     /// steady stream of healthy rows would keep it waiting for ever.
     pub rows_max_beside_suspects: usize,
-    /// At most this many bytes of letters and seals; one row may be larger and then comes alone.
+    /// At most this many bytes of letters with their attachments and of seals; one row may be larger and then comes alone.
     pub bytes_max: usize,
     /// `true` claims rows whose last claim ended without a settle, and only those.
     pub suspects: bool,
@@ -78,6 +78,8 @@ pub struct ClaimedRow {
     pub letter: Option<String>,
     /// The recipient's time zone as the letter names it; empty where nobody can tell whether it names one.
     pub time_zone: Option<String>,
+    /// The attachments as a JSON list; only for rows without a seal, and only where there are some.
+    pub attachments: Option<String>,
 }
 
 row!(ClaimedRow {
@@ -94,6 +96,7 @@ row!(ClaimedRow {
     seal_body,
     letter,
     time_zone,
+    attachments,
 });
 
 /// Where a row stands after the claim, whoever holds it.
@@ -330,11 +333,13 @@ const PUT_ASIDE: &str = concat!(
      WHERE outbox.id = aside.id AND aside.cause IS NOT NULL"
 );
 
-/// ?1 ids, ?2 token
+/// Attachments are JSON already: a list of them is their texts with commas between. ?1 ids, ?2 token
 const FETCH: &str = "SELECT o.id, o.family, o.template, o.attempt_count, o.claim_count, o.doubts, o.window_anchor_at,
     o.not_after, o.idempotency_key, o.seal_sha256, s.body AS seal_body,
     CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter,
-    CASE WHEN json_valid(l.body) THEN CAST(l.body ->> '$.timeZone' AS TEXT) ELSE '' END AS time_zone
+    CASE WHEN json_valid(l.body) THEN CAST(l.body ->> '$.timeZone' AS TEXT) ELSE '' END AS time_zone,
+    CASE WHEN o.seal_sha256 IS NULL THEN (SELECT '[' || group_concat(a.body, ',') || ']'
+      FROM (SELECT body FROM attachments WHERE outbox_id = o.id ORDER BY position) a) END AS attachments
   FROM json_each(?1) j JOIN outbox o ON o.id = j.value
     LEFT JOIN letters l ON l.outbox_id = o.id
     LEFT JOIN seals s ON s.outbox_id = o.id

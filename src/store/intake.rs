@@ -1,5 +1,7 @@
 //! Intake's one round trip: the intents, their keys, their letters and their first events, or nothing of them.
 
+use std::sync::Arc;
+
 use libsql::Value;
 use serde::Serialize;
 
@@ -48,8 +50,11 @@ pub struct NewIntent {
     /// The letter as JSON. It travels in a list of its own.
     #[serde(skip)]
     pub letter: String,
-    /// Its length.
+    /// Its length, with that of its attachments.
     pub letter_bytes: usize,
+    /// The attachments as JSON, in their order. They travel in lists of their own.
+    #[serde(skip)]
+    pub attachments: Arc<[String]>,
     /// One per accepted secret.
     pub keys: Vec<NewKey>,
     /// Hash of the caller's name of this send.
@@ -112,7 +117,7 @@ pub enum Recorded {
 const MEANING_AT: usize = 1;
 
 /// "Record these." One batch of set statements; a fixed number, whatever the number of intents, and one more for
-/// every two megabytes of letters.
+/// every two megabytes of letters, and of attachments.
 ///
 /// Repeatable: the ids are chosen before, rows and keys are inserted only where no key is known, and the answer is read
 /// back by key, so that a second run finds the rows of the first under the same ids.
@@ -136,12 +141,26 @@ pub(super) async fn record_with(
         id: &'a str,
         letter: &'a str,
     }
+    #[derive(Serialize)]
+    struct Attached<'a> {
+        id: &'a str,
+        position: usize,
+        body: &'a str,
+    }
     let list = Value::Text(serde_json::json!(intents).to_string());
     let with_letter = intents.iter().filter(|intent| !intent.letter.is_empty());
     let letters = lists(with_letter.map(|intent| Letter {
         id: &intent.id,
         letter: &intent.letter,
     }));
+    let attached = intents.iter().flat_map(|intent| {
+        let bodies = intent.attachments.iter().enumerate();
+        bodies.map(|(position, body)| Attached {
+            id: &intent.id,
+            position,
+            body,
+        })
+    });
     let batch = replay.map_or(Value::Null, |replay| Value::Text(replay.batch.to_owned()));
     let mut statements = vec![schema_guard()];
     if replay.is_none() {
@@ -158,6 +177,11 @@ pub(super) async fn record_with(
         letters
             .into_iter()
             .map(|letters| Statement::new(INSERT_LETTERS, vec![letters])),
+    );
+    statements.extend(
+        lists(attached)
+            .into_iter()
+            .map(|attached| Statement::new(INSERT_ATTACHMENTS, vec![attached])),
     );
     statements.extend(send_secrets::statements(intents, &list));
     statements.extend(tallies::count(&list, now, replay));
@@ -268,6 +292,12 @@ const INSERT_LETTERS: &str = "INSERT INTO letters (outbox_id, body)
   SELECT o.id, j.value ->> 'letter' FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
   WHERE true
   ON CONFLICT (outbox_id) DO NOTHING";
+
+/// As for the letters. ?1 attachments
+const INSERT_ATTACHMENTS: &str = "INSERT INTO attachments (outbox_id, position, body)
+  SELECT o.id, j.value ->> 'position', j.value ->> 'body' FROM json_each(?1) j JOIN outbox o ON o.id = j.value ->> 'id'
+  WHERE true
+  ON CONFLICT (outbox_id, position) DO NOTHING";
 
 /// By key; else by the name of the send, of an open row or of one that this very request recorded. ?1 intents, ?2 replay
 const READ_BACK: &str = concat!(

@@ -13,7 +13,9 @@ pub(super) fn lists<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Val
     let mut lists = Vec::new();
     let mut list = String::new();
     for item in items {
-        let text = serde_json::json!(item).to_string();
+        // Written at once, and not by way of a value: an item may have megabytes. Structs of texts and numbers always
+        // have a JSON form.
+        let text = serde_json::to_string(&item).unwrap_or_default();
         if !list.is_empty() && list.len().saturating_add(text.len()) > LIST_BYTES_MAX {
             lists.push(closed(core::mem::take(&mut list)));
         }

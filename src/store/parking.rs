@@ -100,6 +100,8 @@ pub struct Entry {
     pub reason: String,
     pub origin: Option<String>,
     pub body_bytes: usize,
+    /// 1 where there was a body that is no longer kept.
+    pub body_gone: u8,
     pub times: i64,
     pub first_seen_at: i64,
     pub last_seen_at: i64,
@@ -113,6 +115,7 @@ row!(Entry {
     reason,
     origin,
     body_bytes,
+    body_gone,
     times,
     first_seen_at,
     last_seen_at,
@@ -171,7 +174,8 @@ pub async fn list(
 
 macro_rules! columns {
     () => {
-        "hash, source, reason, origin, body_bytes, times, first_seen_at, last_seen_at, state, closed_at"
+        "hash, source, reason, origin, body_bytes, body = '' AND body_bytes > 0 AS body_gone, times, first_seen_at,
+         last_seen_at, state, closed_at"
     };
 }
 

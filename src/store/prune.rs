@@ -1,7 +1,8 @@
-//! What goes when a row has been settled for long enough: letter, attempts, and all events but the last. The row and its
+//! What goes when a row has been settled for long enough: letter, attachments, attempts, and all events but the last. The row and its
 //! keys stay as a tombstone without personal data, so that a replay in a year is still a duplicate. Rows that are open, or
 //! that ask for a person, are never touched. Receipts go by their own age: what they said stands in the rows and in the
-//! suppressions, which stay. Parked input goes once it has been decided about for as long; what waits for a person stays.
+//! suppressions, which stay. Parked input goes once it has been decided about for as long; what waits for a person stays,
+//! but an event of the provider, which names people, loses its body after the same time.
 
 use libsql::Value;
 
@@ -14,6 +15,8 @@ const ROWS_MAX: i64 = 100;
 const RECEIPTS_MAX: i64 = 1_000;
 /// Closed entries of the parking that one tick prunes at most: ten orders that discard as many as one may.
 const CLOSED_ENTRIES_MAX: i64 = 1_000;
+/// Parked events that lose their bodies in one tick at most: a body has up to 64 KiB.
+const PARKED_BODIES_MAX: i64 = 200;
 /// How long a complaint or a permanent bounce waits for its mail, in ms: a person may say weeks later which mail it was.
 const GRAVE_NEWS_MS: i64 = 90 * 86_400_000;
 
@@ -27,6 +30,7 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
     vec![
         Statement::new(LETTERS, page.clone()),
         Statement::new(FACTS, page.clone()),
+        Statement::new(ATTACHMENTS, page.clone()),
         Statement::new(ATTEMPTS, page.clone()),
         Statement::new(EVENTS, page),
         Statement::new(
@@ -46,12 +50,17 @@ pub(super) fn statements(now: Millis, settled_until: Millis) -> Vec<Statement> {
             ],
         ),
         Statement::new(RESOLVED_LETTERS, resolved.clone()),
+        Statement::new(RESOLVED_ATTACHMENTS, resolved.clone()),
         Statement::new(RESOLVED_SEALS, resolved.clone()),
         Statement::new(RESOLVED_FACTS, resolved.clone()),
         Statement::new(MARK_RESOLVED, resolved),
         Statement::new(
             CLOSED_ENTRIES,
             vec![Value::Integer(settled_until.get()), Value::Integer(CLOSED_ENTRIES_MAX)],
+        ),
+        Statement::new(
+            PARKED_BODIES,
+            vec![Value::Integer(settled_until.get()), Value::Integer(PARKED_BODIES_MAX)],
         ),
     ]
 }
@@ -67,6 +76,7 @@ const LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN ", page!()
 
 /// With the letter goes its secret, and what found it there.
 const FACTS: &str = concat!("DELETE FROM letter_secrets WHERE outbox_id IN ", page!());
+const ATTACHMENTS: &str = concat!("DELETE FROM attachments WHERE outbox_id IN ", page!());
 
 const ATTEMPTS: &str = concat!("DELETE FROM attempts WHERE outbox_id IN ", page!());
 
@@ -97,6 +107,8 @@ macro_rules! resolved {
 
 const RESOLVED_LETTERS: &str = concat!("DELETE FROM letters WHERE outbox_id IN ", resolved!());
 
+const RESOLVED_ATTACHMENTS: &str = concat!("DELETE FROM attachments WHERE outbox_id IN ", resolved!());
+
 const RESOLVED_SEALS: &str = concat!("DELETE FROM seals WHERE outbox_id IN ", resolved!());
 
 const RESOLVED_FACTS: &str = concat!("DELETE FROM letter_secrets WHERE outbox_id IN ", resolved!());
@@ -106,3 +118,8 @@ const MARK_RESOLVED: &str = concat!("UPDATE outbox SET letter_gone = 1 WHERE id 
 /// Their bodies went when they were closed. ?1 closed until, ?2 at most
 const CLOSED_ENTRIES: &str = "DELETE FROM parking WHERE hash IN
   (SELECT hash FROM parking WHERE state <> 'parked' AND closed_at <= ?1 ORDER BY closed_at, hash LIMIT ?2)";
+
+/// The entry stays and still asks; the same event again brings its body back. ?1 last seen until, ?2 at most
+const PARKED_BODIES: &str = "UPDATE parking SET body = '' WHERE hash IN
+  (SELECT hash FROM parking WHERE state = 'parked' AND source = 'receipts' AND body <> '' AND last_seen_at <= ?1
+   ORDER BY last_seen_at, hash LIMIT ?2)";

@@ -185,7 +185,8 @@ pub async fn judge_send_again(
             vec![row.clone(), new.clone(), now.clone(), Value::Integer(relay_at.get())],
         ),
         Statement::new(COPY_LETTER, vec![row.clone(), new.clone()]),
-        Statement::new(COPY_FACTS, vec![row.clone(), new]),
+        Statement::new(COPY_FACTS, vec![row.clone(), new.clone()]),
+        Statement::new(COPY_ATTACHMENTS, vec![row.clone(), new]),
         Statement::new(RESOLVE, vec![row.clone(), now]),
         line(order, "unknown_resolve", id, "send_again"),
         resend_of(row),
@@ -296,6 +297,10 @@ const INSERT_RESEND: &str = "INSERT INTO outbox (id, family, template, revision,
 
 /// ?1 id, ?2 new id
 const COPY_LETTER: &str = "INSERT INTO letters (outbox_id, body) SELECT ?2, body FROM letters WHERE outbox_id = ?1";
+
+/// ?1 id, ?2 new id
+const COPY_ATTACHMENTS: &str = "INSERT INTO attachments (outbox_id, position, body)
+  SELECT ?2, position, body FROM attachments WHERE outbox_id = ?1";
 
 /// unknown -> unknown: nobody knows more, and nobody is asked any more. ?1 id, ?2 now
 const RESOLVE: &str = "UPDATE outbox SET resolved_at = ?2, cause = 'sent_again', updated_at = ?2

@@ -107,6 +107,26 @@ test("one mail is read back whole, and the list has pages", async () => {
   assert.deepEqual([rest.data.map((found) => found.id), rest.has_more], [[ids[0]], false]);
 });
 
+test("attachments arrive as the client sends them, and the inbox names them", async () => {
+  const attachments = [
+    { filename: "a.pdf", content: Buffer.from("ABC"), contentType: "application/pdf" },
+    { filename: "b.csv", content: "QUJD" },
+  ];
+  const { data, error } = await client().emails.send(mail({ attachments }));
+  assert.equal(error, null);
+  const [sent] = await control("GET", "/_/accepted");
+  const sha256 = "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df78";
+  assert.deepEqual(sent.attachments, [
+    { filename: "a.pdf", contentType: "application/pdf", bytes: 3, sha256 },
+    { filename: "b.csv", contentType: null, bytes: 3, sha256 },
+  ]);
+  const page = await (await fetch(`${baseUrl}/inbox/${data.id}`)).text();
+  assert.match(page, /a\.pdf \(3 bytes\), b\.csv \(3 bytes\)/);
+  for (const wrong of [{ filename: "a.exe", content: "QUJD" }, { filename: "a.pdf", content: "no base64" }, { filename: "a.pdf" }]) {
+    assert.deepEqual(await errorOf({ attachments: [wrong] }), [422, "invalid_attachment"], JSON.stringify(wrong));
+  }
+});
+
 test("the client maps the model's errors", async () => {
   assert.deepEqual(await errorOf({}, "re_invalid_1"), [401, "validation_error"]);
   assert.deepEqual(await errorOf({ from: "nobody" }), [422, "invalid_from_address"]);

@@ -123,6 +123,7 @@ fn shapes() -> Vec<FamilyShape> {
             key_fields: family.key_fields.iter().map(|&field| field.to_owned()).collect(),
             has_template: family.template.is_some(),
             window_hours: family.window_hours,
+            attachments: family.attachments,
         })
         .collect()
 }

@@ -1,4 +1,5 @@
 // The control doors of the two local servers, and the values of Hrana's JSON.
+import { exchange } from '../../scripts/lib/http.mjs';
 
 /** The longest that a request of a test may take. Longer than any time limit inside the Worker. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -8,14 +9,13 @@ const REQUEST_TIMEOUT_MS = 60_000;
  * JSON stays text.
  */
 export async function request(url, { method = 'GET', headers = {}, body } = {}) {
-  const response = await fetch(url, {
+  const answer = await exchange(url, {
     method,
     headers: body === undefined ? headers : { 'content-type': 'application/json', ...headers },
     body: body === undefined || typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
-    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+    timeoutMs: REQUEST_TIMEOUT_MS,
   });
-  const text = await response.text();
-  return { status: response.status, headers: response.headers, body: parsed(text) };
+  return { status: answer.status, headers: answer.headers, body: parsed(answer.text) };
 }
 
 /**

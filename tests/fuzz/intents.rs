@@ -1,6 +1,8 @@
 //! Whole requests: `{"intents": [...]}`.
 
+use base64::Engine as _;
 use proptest::prelude::*;
+use sealpost::outbox::attachment::{ATTACHMENT_BYTES_MAX, ATTACHMENTS_MAX, Attachment, FILE_NAME_CHARS_MAX};
 use sealpost::outbox::canonical::canonical;
 use sealpost::outbox::identity::{CALLER_KEY_BYTES_MAX, Identity, KEY_TEXT_BYTES_MAX, KeyValue};
 use sealpost::outbox::intent::{DELAY_MS_MAX, FamilyShape, INTENTS_MAX, Intent, TAGS_MAX, parse_intents};
@@ -40,6 +42,9 @@ pub const NAMES: &[&str] = &[
     "headers",
     "companyId",
     "inviteeId",
+    "attachments",
+    "filename",
+    "contentType",
 ];
 
 /// Every step of a path, escaped, and the slashes before them.
@@ -52,6 +57,7 @@ pub fn families() -> Vec<FamilyShape> {
         key_fields: key_fields.iter().map(|field| (*field).to_owned()).collect(),
         has_template,
         window_hours: (name == "invitation").then_some((-72, -24)),
+        attachments: !has_template,
     };
     vec![
         family("invitation", &["companyId", "inviteeId"], true),
@@ -75,6 +81,10 @@ pub fn request() -> Value {
                 "replyTo": { "email": "r@b.example" }, "headers": { "X-A": "1", "References": "<1@b.example>" },
             },
             "notAfter": "2026-03-01T00:00:00+01:00",
+            "attachments": [
+                { "filename": "a.pdf", "contentType": "application/pdf", "content": "QUJD" },
+                { "filename": "b \u{e9}.csv", "content": "QQ==" },
+            ],
         },
     ]})
 }
@@ -85,6 +95,8 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
         let stored = intent.letter.to_json();
         prop_assert!(stored.len() <= LETTER_BYTES_MAX && intent.letter.tags.len() <= TAGS_MAX);
         prop_assert!(intent.to == intent.letter.to);
+        prop_assert_eq!(intent.letter.attachments, intent.attachments.len());
+        attached(&intent.attachments)?;
         let read = Letter::from_json(&stored);
         prop_assert!(
             read.as_ref() == Ok(&intent.letter),
@@ -130,6 +142,32 @@ fn sound(intents: &[Intent]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What was accepted comes back from where it is stored, and every file can be saved under its name.
+fn attached(attachments: &[Attachment]) -> Result<(), TestCaseError> {
+    prop_assert!(attachments.len() <= ATTACHMENTS_MAX);
+    let stored: Vec<String> = attachments.iter().map(Attachment::to_json).collect();
+    let read = Attachment::list_from_json(&format!("[{}]", stored.join(",")));
+    prop_assert!(read.as_deref() == Ok(attachments));
+    let mut bytes = 0;
+    for attachment in attachments {
+        let name = &attachment.file_name;
+        prop_assert!((1..=FILE_NAME_CHARS_MAX).contains(&name.chars().count()), "{name:?}");
+        prop_assert!(
+            !name.contains(|one: char| one.is_control() || "/\\".contains(one)),
+            "{name:?}"
+        );
+        let content = base64::engine::general_purpose::STANDARD.decode(&attachment.content);
+        prop_assert!(
+            content.as_ref().is_ok_and(|content| !content.is_empty()),
+            "{:?}",
+            attachment.content
+        );
+        bytes += content.map_or(0, |content| content.len());
+    }
+    prop_assert!(bytes <= ATTACHMENT_BYTES_MAX);
+    Ok(())
+}
+
 /// What was accepted with ready content can be sent: nothing of it is refused later, when nobody can mend it.
 fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
     let Body::Content(content) = &intent.letter.body else {
@@ -156,6 +194,7 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
             html: content.html.as_deref(),
             text: content.text.as_deref(),
         },
+        attachments: &intent.attachments,
     };
     let body = build_request(&sender, &draft);
     prop_assert!(body.is_ok(), "{:?}", body);
@@ -163,6 +202,10 @@ fn is_sent(intent: &Intent) -> Result<(), TestCaseError> {
     prop_assert_eq!(sent["subject"].as_str(), Some(content.subject.as_str()));
     prop_assert_eq!(sent["html"].as_str(), content.html.as_deref());
     prop_assert_eq!(sent["text"].as_str(), content.text.as_deref());
+    prop_assert_eq!(
+        sent["attachments"].as_array().map_or(0, Vec::len),
+        intent.attachments.len()
+    );
     Ok(())
 }
 

@@ -143,7 +143,7 @@ proptest! {
         } else {
             DraftBody::Template { name: template, data: &data }
         };
-        let draft = Draft { to: &to, from: None, reply_to: None, headers: &headers, tags: &tags, outbox_id: "ntc_01234567", unsubscribe: None, body };
+        let draft = Draft { to: &to, from: None, reply_to: None, headers: &headers, tags: &tags, outbox_id: "ntc_01234567", unsubscribe: None, body, attachments: &[] };
         match build_request(&sender, &draft) {
             Ok(request) => {
                 prop_assert!(request.len() <= REQUEST_BYTES_MAX);

@@ -218,6 +218,7 @@ async fn a_shadowed_row_is_settled_at_once_and_never_sent() {
         not_after: None,
         letter_bytes: letter.len(),
         letter,
+        attachments: Default::default(),
         keys: vec![NewKey {
             key: "shadowed".to_owned(),
             secret_id: "k1".to_owned(),

@@ -12,6 +12,7 @@
 )]
 
 mod answers;
+mod attachments;
 mod backoff;
 mod cancel;
 mod claim;
@@ -30,6 +31,7 @@ mod ledger;
 mod lift;
 mod look_up;
 mod migrations;
+mod parked_bodies;
 mod parking;
 mod plans;
 mod poison;
@@ -39,6 +41,7 @@ mod publish;
 mod queues;
 mod receipts;
 mod relay;
+mod reports;
 mod retry_dead;
 mod review;
 mod settle;

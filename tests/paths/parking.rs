@@ -68,7 +68,7 @@ async fn a_list_shows_no_body_and_one_entry_does_and_is_written_down() {
     assert_eq!(
         list,
         json!({ "next": null, "items": [{ "hash": hash, "source": "queue", "reason": "envelope_kind_unknown",
-            "origin": null, "bodyBytes": 27, "times": 2, "firstSeenAt": "2026-01-01T00:00:00.000Z",
+            "origin": null, "bodyBytes": 27, "bodyGone": false, "times": 2, "firstSeenAt": "2026-01-01T00:00:00.000Z",
             "lastSeenAt": "2026-01-01T00:00:01.000Z", "state": "parked", "closedAt": null }] })
     );
     assert!(actions(&world).await.is_empty());

@@ -8,6 +8,7 @@ use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::outbox::envelope::Envelope;
 use serde_json::{Value as Json, json};
 
+use super::attachments::{file, report};
 use super::doors::{get, one_intent, post};
 use super::receipts::{message_ids, parked_and_understood, post_event};
 use super::unsubscribe::click;
@@ -62,6 +63,8 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     let mut seen = Seen(BTreeMap::new());
     world.transport.take_requests();
     let ids = world.notices(3).await;
+    let files = json!([file("a.pdf", 3)]);
+    world.intake(&[report("w1", files)]).await.expect("recorded");
     seen.keep(world);
     world.mailer.fault(FaultKind::InvalidKey, 1);
     world.deliver().await;
@@ -268,6 +271,7 @@ async fn what_operators_ask_for_is_found_by_its_own_index() {
         ("state = ?4 AND (closed_at, hash)", "parking_closed"),
         ("DELETE FROM parking", "parking_closed"),
         ("closed_at = ?4, body = ''", "parking_open"),
+        ("AND body <> ''", "parking_bodies"),
         ("'parking_discarded', page.hash", "parking_open"),
         ("min(h.key)", "outbox_send_id"),
         ("'stored' ELSE 'reused'", "outbox_send_id"),

@@ -11,6 +11,8 @@ use crate::support::{TestWorld, Wire, look, order, text};
 
 /// Stands in the address, its international domain, the name, the subject and the text of every mail here.
 const NEEDLE: &str = "needle";
+/// "Needle" as the content of an attachment.
+const NEEDLE_IN_BASE64: &str = "TmVlZGxl";
 
 fn personal(key: &str) -> Json {
     json!({
@@ -20,6 +22,25 @@ fn personal(key: &str) -> Json {
         "content": { "subject": "The Needle in the stack", "text": "Dear Needle, good news." },
         "tags": { "subject": "needle@example.com" },
     })
+}
+
+/// The same with attachments.
+fn with_files(key: &str) -> Json {
+    let mut intent = personal(key);
+    let members = intent.as_object_mut().unwrap();
+    members.remove("idempotencyKey");
+    members.insert("family".to_owned(), json!("report"));
+    members.insert(
+        "key".to_owned(),
+        json!({ "reportId": "r", "period": key, "readerId": "ada" }),
+    );
+    // The second content is the needle in base64.
+    let files = json!([
+        { "filename": "needle.pdf", "contentType": "application/x-needle", "content": "QQ==" },
+        { "filename": "b.txt", "content": NEEDLE_IN_BASE64 },
+    ]);
+    members.insert("attachments".to_owned(), files);
+    intent
 }
 
 /// The database's error with the bound values in its text, for a batch of any size.
@@ -59,7 +80,10 @@ async fn places(world: &TestWorld) -> Vec<String> {
         .iter()
         .map(|column| {
             let (table, name) = (text(&column[0]), text(&column[1]));
-            format!("SELECT '{table}.{name}' WHERE EXISTS (SELECT 1 FROM {table} WHERE lower({name}) LIKE ?1)")
+            format!(
+                "SELECT '{table}.{name}' WHERE EXISTS (SELECT 1 FROM {table}
+                   WHERE lower({name}) LIKE ?1 OR instr({name}, '{NEEDLE_IN_BASE64}'))"
+            )
         })
         .collect();
     assert!(questions.len() > 30, "{} text columns", questions.len());
@@ -88,11 +112,12 @@ async fn check(world: &TestWorld, mut shown: Shown, why: &str) {
         shown.add(look(world, list).await.body.to_string());
     }
     shown.add(world.notes.text());
-    let line = shown.0.lines().find(|line| line.to_lowercase().contains(NEEDLE));
+    let tells = |line: &str| line.to_lowercase().contains(NEEDLE) || line.contains(NEEDLE_IN_BASE64);
+    let line = shown.0.lines().find(|line| tells(line));
     assert_eq!(line, None, "{why}");
     for place in places(world).await {
         assert!(
-            ["letters.body", "seals.body", "parking.body"].contains(&place.as_str()),
+            ["attachments.body", "letters.body", "seals.body", "parking.body"].contains(&place.as_str()),
             "{why}: {place}"
         );
     }
@@ -110,6 +135,13 @@ async fn the_search_itself_finds_a_personal_value() {
         )
         .await;
     assert_eq!(places(&world).await, ["letters.body", "outbox.last_error"]);
+    world.intake(&[with_files("c")]).await.expect("recorded");
+    let files = "UPDATE attachments SET body = replace(body, 'needle', 'x')";
+    world.sql(files, Vec::new()).await;
+    assert_eq!(
+        places(&world).await,
+        ["attachments.body", "letters.body", "outbox.last_error"]
+    );
 }
 
 #[tokio::test]
@@ -134,7 +166,8 @@ async fn no_personal_data_leaves_its_tables_whatever_the_provider_answers() {
     ] {
         let world = TestWorld::new().await;
         let mut shown = Shown::default();
-        world.intake(&[personal("a"), personal("b")]).await.expect("recorded");
+        let intents = [personal("a"), personal("b"), with_files("c")];
+        world.intake(&intents).await.expect("recorded");
         world.mailer.fault(kind, -1);
         for _ in 0..3 {
             let bodies = shown.messages(&world);
@@ -173,7 +206,7 @@ async fn no_personal_data_leaves_its_tables_when_the_database_talks() {
                     .body
                     .to_string(),
             );
-            let _ = world.intake(&[personal("a"), personal("b")]).await;
+            let _ = world.intake(&[personal("a"), personal("b"), with_files("c")]).await;
             for _ in 0..2 {
                 let bodies = shown.messages(&world);
                 world.deliver_bodies(&bodies).await;
@@ -210,12 +243,27 @@ async fn no_answer_repeats_what_a_refused_request_said() {
         ("/family", json!("needle")),
         ("/revision", json!("needle")),
         ("/idempotencyKey", json!("needle\n")),
+        ("/attachments", json!("needle")),
     ] {
         let mut intent = personal("b");
         let (parent, name) = place.rsplit_once('/').unwrap();
         intent.pointer_mut(parent).unwrap()[name] = value;
         let answer = post(&world, &json!({ "intents": [intent] })).await;
         assert_eq!(answer.status, 422, "{place}");
+        shown.add(answer.body.to_string());
+    }
+    for attachment in [
+        json!({ "filename": "needle.exe", "content": "QQ==" }),
+        json!({ "filename": "needle/", "content": "QQ==" }),
+        json!({ "filename": "a", "content": "needle" }),
+        json!({ "filename": "a", "content": format!("{NEEDLE_IN_BASE64}=") }),
+        json!({ "filename": "a", "content": "QQ==", "contentType": "needle" }),
+        json!({ "filename": "a", "content": ["needle"] }),
+    ] {
+        let mut intent = with_files("b");
+        intent["attachments"] = json!([attachment]);
+        let answer = post(&world, &json!({ "intents": [intent] })).await;
+        assert_eq!(answer.status, 422, "{attachment}");
         shown.add(answer.body.to_string());
     }
     for body in [
@@ -261,9 +309,10 @@ async fn a_letter_that_cannot_be_read_is_not_quoted() {
         "UPDATE letters SET body = '{\"v\":1,\"to\":{\"email\":\"needle@example.com\"},\"needle\":1}'",
         "UPDATE outbox SET family = 'invitation', template = 'invitation'",
         "DELETE FROM letters",
+        "UPDATE attachments SET body = '{\"filename\":\"needle'",
     ] {
         let world = TestWorld::new().await;
-        let accepted = world.intake(&[personal("a")]).await.expect("recorded");
+        let accepted = world.intake(&[with_files("a")]).await.expect("recorded");
         world.sql(spoil, Vec::new()).await;
         world.deliver().await;
         assert_eq!(world.status(&accepted.receipts[0].id).await, "dead_letter", "{spoil}");

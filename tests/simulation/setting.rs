@@ -301,6 +301,16 @@ impl Setting {
     }
 }
 
+impl Fact {
+    /// The contents of its attachments.
+    pub fn files(&self) -> Vec<String> {
+        let files = self.intent["attachments"].as_array().into_iter().flatten();
+        files
+            .map(|file| file["content"].as_str().expect("base64").to_owned())
+            .collect()
+    }
+}
+
 fn fact(choices: &Choices, number: u32, start: i64) -> Fact {
     let about = Subject::Setting;
     let family = choices.one(
@@ -312,6 +322,7 @@ fn fact(choices: &Choices, number: u32, start: i64) -> Fact {
             "invitation",
             HELD_FAMILY,
             SHADOW_FAMILY,
+            "report",
         ],
     );
     let (not_before, not_after) = match choices.below(about, 8) {
@@ -348,6 +359,15 @@ pub fn fact_of(
         "notice" => {
             intent["idempotencyKey"] = json!(name);
             intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "Good news." });
+        }
+        "report" => {
+            intent["key"] = json!({ "reportId": "r", "period": name, "readerId": "ada" });
+            intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "See the attachments." });
+            // "Good news." in base64, and the marker in the name.
+            intent["attachments"] = json!([
+                { "filename": format!("{MARKER} {number}.pdf"), "contentType": "application/pdf", "content": "R29vZCBuZXdzLg==" },
+                { "filename": "b.csv", "content": "QUJD" },
+            ]);
         }
         "invitation" => {
             intent["key"] = json!({ "invitationId": name });

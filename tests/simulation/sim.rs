@@ -79,6 +79,7 @@ impl Sim {
                 shadow: fact.family == super::setting::SHADOW_FAMILY,
                 times: fact.times.clone(),
                 name: fact.intent["id"].as_str().map(|id| format!("{} {id}", fact.family)),
+                files: fact.files(),
             };
             oracle.fact(&fact.name, truth);
         }

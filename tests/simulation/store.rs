@@ -137,7 +137,7 @@ impl Store {
     pub fn clear(&self) {
         self.connection
             .execute_batch(
-                "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals;
+                "BEGIN; DELETE FROM outbox; DELETE FROM intent_keys; DELETE FROM letters; DELETE FROM seals; DELETE FROM attachments;
                  DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
                  DELETE FROM pace; DELETE FROM parking; DELETE FROM receipts; DELETE FROM suppression_history;
                  DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM letter_secrets; DELETE FROM replays;
@@ -334,7 +334,7 @@ impl Store {
 
     /// Every text of every table that must not hold personal data.
     pub fn public_texts(&self) -> Vec<(String, String)> {
-        const PERSONAL: [&str; 4] = ["letters", "seals", "parking", "sqlite_sequence"];
+        const PERSONAL: [&str; 5] = ["attachments", "letters", "seals", "parking", "sqlite_sequence"];
         let mut tables = self
             .connection
             .prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'table'")

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::fault::FaultKind;
 use super::keys::BodyHash;
-use super::mail::Mail;
+use super::mail::{Attached, Mail};
 use crate::outbox::time::Millis;
 
 /// Entries kept of each list; older ones are dropped and counted, never in silence.
@@ -90,6 +90,8 @@ struct SentLine<'a> {
     to: &'a [String],
     subject: &'a str,
     headers: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "<[Attached]>::is_empty")]
+    attachments: &'a [Attached],
     #[serde(serialize_with = "rfc3339")]
     accepted_at: Millis,
 }
@@ -228,6 +230,7 @@ impl<'a> SentLine<'a> {
             to: &sent.mail.to,
             subject: &sent.mail.subject,
             headers: &sent.mail.headers,
+            attachments: &sent.mail.attachments,
             accepted_at: sent.accepted_at,
         }
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use email_address::{EmailAddress, Options};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::answer::{ErrorName, Refusal};
 
@@ -19,6 +22,9 @@ const ADDRESS_BYTES_MAX: usize = 254;
 /// Recipient domains that Resend refuses, so that nobody's tests reach them.
 const EXAMPLE_DOMAINS: [&str; 2] = ["example.com", "test.com"];
 
+/// Some endings of file names of the many that Resend refuses.
+const FILE_TYPES_REFUSED: [&str; 8] = ["bat", "cmd", "com", "exe", "js", "msi", "scr", "vbs"];
+
 /// One tag of a mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tag {
@@ -26,6 +32,20 @@ pub struct Tag {
     pub name: String,
     /// The same characters.
     pub value: String,
+}
+
+/// What is kept of an attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attached {
+    /// The file's name.
+    pub filename: String,
+    /// As the request has it.
+    pub content_type: Option<String>,
+    /// How many bytes it has; unknown where the request only says where it is.
+    pub bytes: Option<usize>,
+    /// SHA-256 of these bytes in hexadecimal digits.
+    pub sha256: Option<String>,
 }
 
 /// A mail as the provider took it.
@@ -53,8 +73,8 @@ pub struct Mail {
     pub tags: Vec<Tag>,
     /// When the mail is to go out, as the request wrote it; the model does not wait for it.
     pub scheduled_at: Option<String>,
-    /// Names of the attachments; their content is checked and forgotten.
-    pub attachments: Vec<String>,
+    /// What is kept of the attachments: their content is checked and forgotten.
+    pub attachments: Vec<Attached>,
 }
 
 /// The recipients of a body nobody has checked yet, for the request log and for fault rules.
@@ -267,7 +287,7 @@ fn is_tag_text(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-fn attachments(fields: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
+fn attachments(fields: &Map<String, Value>) -> Result<Vec<Attached>, Refusal> {
     let Some(value) = present(fields, "attachments") else {
         return Ok(Vec::new());
     };
@@ -278,24 +298,38 @@ fn attachments(fields: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
             "Attachment must have either a `content` or `path`.",
         )
     };
-    let mut names = Vec::new();
+    let mut found = Vec::new();
     for item in value.as_array().ok_or_else(wrong)? {
-        let has = |name: &str| {
-            item.get(name)
-                .and_then(Value::as_str)
-                .is_some_and(|text| !text.is_empty())
+        let text = |name: &str| {
+            let text = item.get(name).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty())
         };
-        if !has("content") && !has("path") {
-            return Err(wrong());
+        let bytes = match (text("content"), text("path")) {
+            (Some(content), None) => Some(STANDARD.decode(content).map_err(|_| wrong())?),
+            (None, Some(_)) => None,
+            (Some(_), Some(_)) | (None, None) => return Err(wrong()),
+        };
+        let filename = text("filename").unwrap_or("attachment").to_owned();
+        let ending = filename.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        if ending.is_some_and(|ending| FILE_TYPES_REFUSED.contains(&ending.as_str())) {
+            return Err(Refusal::new(
+                422,
+                ErrorName::InvalidAttachment,
+                "This file type is not supported as an attachment.",
+            ));
         }
-        names.push(
-            item.get("filename")
-                .and_then(Value::as_str)
-                .unwrap_or("attachment")
-                .to_owned(),
-        );
+        found.push(Attached {
+            filename,
+            content_type: text("content_type").map(str::to_owned),
+            bytes: bytes.as_ref().map(Vec::len),
+            sha256: bytes.map(|bytes| hex(&Sha256::digest(bytes))),
+        });
     }
-    Ok(names)
+    Ok(found)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

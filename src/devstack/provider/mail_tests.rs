@@ -96,6 +96,26 @@ fn every_field_is_judged_as_the_provider_does() {
             json!([{ "filename": "a.pdf" }]),
             (422, "invalid_attachment"),
         ),
+        (
+            "attachments",
+            json!([{ "filename": "a.pdf", "content": "QQ" }]),
+            (422, "invalid_attachment"),
+        ),
+        (
+            "attachments",
+            json!([{ "filename": "a.pdf", "content": "QQ==", "path": "https://a.example/" }]),
+            (422, "invalid_attachment"),
+        ),
+        (
+            "attachments",
+            json!([{ "filename": "a.pdf", "path": "https://a.example/" }]),
+            FINE,
+        ),
+        (
+            "attachments",
+            json!([{ "filename": "A.EXE", "content": "QQ==" }]),
+            (422, "invalid_attachment"),
+        ),
         ("template", json!({ "id": "t" }), WRONG),
     ];
     for (field, value, expected) in cases {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::outbox::address::Address;
+use crate::outbox::attachment::{self, Attachment};
 use crate::outbox::content;
 use crate::outbox::fields::{self, Fields};
 use crate::outbox::identity::{self, Identity};
@@ -62,6 +63,8 @@ pub struct FamilyShape {
     pub has_template: bool,
     /// Hours from the business instant to the opening and to the closing of the family's window.
     pub window_hours: Option<(i32, i32)>,
+    /// Whether its mails may carry attachments.
+    pub attachments: bool,
 }
 
 /// Finds families by name.
@@ -99,6 +102,8 @@ pub struct Intent {
     pub to: Address,
     /// What is stored in the table of letters.
     pub letter: Letter,
+    /// What is stored in the table of attachments.
+    pub attachments: Vec<Attachment>,
     /// No call to the provider before this time, as the caller said it.
     pub not_before: Option<Millis>,
     /// No call to the provider after this time, as the caller said it.
@@ -219,6 +224,7 @@ impl<'a> IntentRequest<'a> {
         let schedule = schedule::check(&fields, family, families, problems);
         let send_id = send::check_id(&fields, problems);
         let secret = send::check_secret(&fields, family, problems);
+        let attachments = attachment::check(&fields, family.map(|family| family.attachments), problems);
 
         let (family, to) = (family?, to?);
         let letter = Letter {
@@ -227,6 +233,7 @@ impl<'a> IntentRequest<'a> {
             tags,
             time_zone: schedule.time_zone,
             secret,
+            attachments: attachments.len(),
         };
         if letter.to_json().len() > LETTER_BYTES_MAX {
             problems.refuse(&fields.place(letter.body.kind()), LETTER_TOO_LARGE);
@@ -241,6 +248,7 @@ impl<'a> IntentRequest<'a> {
             revision: revision.unwrap_or(0),
             to,
             letter,
+            attachments,
             not_before: schedule.said.opens,
             not_after: schedule.said.closes,
             window: schedule.window,
@@ -261,6 +269,7 @@ fn is_field(name: &str) -> bool {
             | "data"
             | "content"
             | "tags"
+            | "attachments"
             | "notBefore"
             | "notAfter"
             | "businessAt"

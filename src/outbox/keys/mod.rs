@@ -66,7 +66,7 @@ pub fn business_key(secret: &Secret, family: &str, identity: &Identity, revision
     parts.finish()
 }
 
-/// What it means: recipient, letter, tags and window. Two intents with one key and two fingerprints contradict
+/// What it means: recipient, letter, tags, window and attachments. Two intents with one key and two fingerprints contradict
 /// each other. The recipient counts by what makes it one person ([`Address::hash_input`]). 64 hexadecimal digits.
 pub fn fingerprint(secret: &Secret, intent: &Intent) -> String {
     let letter = &intent.letter;
@@ -85,6 +85,19 @@ pub fn fingerprint(secret: &Secret, intent: &Intent) -> String {
     }
     parts.time(intent.not_before);
     parts.time(intent.not_after);
+    // Nothing where there are none: what was recorded before there were any keeps its fingerprint.
+    if !intent.attachments.is_empty() {
+        parts.text("attachments");
+        parts.count(intent.attachments.len());
+        for attachment in &intent.attachments {
+            parts.text(&attachment.file_name);
+            match &attachment.content_type {
+                Some(content_type) => parts.text(content_type),
+                None => parts.absent(),
+            }
+            parts.text(&attachment.content);
+        }
+    }
     parts.finish()
 }
 

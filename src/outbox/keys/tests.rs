@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::outbox::address::{from_parts, parse};
+use crate::outbox::attachment::Attachment;
 use crate::outbox::intent::Window;
 use crate::outbox::letter::{Body, Letter};
 
@@ -25,6 +26,14 @@ fn key(identity: &Identity) -> String {
     business_key(&secret(), "invitation", identity, 0)
 }
 
+fn file(name: &str, content_type: Option<&str>, content: &str) -> Attachment {
+    Attachment {
+        file_name: name.to_owned(),
+        content_type: content_type.map(str::to_owned),
+        content: content.to_owned(),
+    }
+}
+
 fn intent() -> Intent {
     let to = from_parts("Ada@b\u{fc}cher.example", Some("Ada, VP")).unwrap();
     let data = json!({"z": [1, 1.5], "a": "\u{e9}"});
@@ -39,7 +48,9 @@ fn intent() -> Intent {
             tags: [("plan".to_owned(), "pro".to_owned())].into(),
             time_zone: None,
             secret: std::collections::BTreeMap::new(),
+            attachments: 0,
         },
+        attachments: Vec::new(),
         to,
         send_id: None,
         not_before: Some(Millis::new(1_800_000_000_000)),
@@ -60,6 +71,8 @@ fn intent() -> Intent {
 //     h(t('sealpost/key/caller/1'), t('invitation'), i(2), t('order-7'))
 //     h(t('sealpost/fingerprint/1'), t('ada@xn--bcher-kva.example'), t('Ada, VP'), t('data'),
 //       t('{"a":"\u00e9","z":[1,1.5]}'), n(1), t('plan'), t('pro'), i(1800000000000), b'-')
+//     ... and with attachments, after the last part: t('attachments'), n(2), t('a.pdf'), t('application/pdf'), t('QQ=='),
+//       t('b'), b'-', t('QUI='))
 //     h(t('sealpost/recipient/1'), t('ada@xn--bcher-kva.example'))
 //     h(t('sealpost/fact/tuple/1'), t('invitation'), n(2), t('companyId'), t('c1'), t('seat'), i(-9))
 //     h(t('sealpost/fact/caller/1'), t('invitation'), t('order-7'))
@@ -88,6 +101,16 @@ fn the_encoding_of_a_fingerprint_is_fixed() {
     assert_eq!(
         fingerprint(&secret(), &intent()),
         "8ceb123bba3b35babf9443fdc5fcf5f31555fd90be46035973cf0b75184090a7"
+    );
+}
+
+#[test]
+fn the_encoding_of_attachments_is_fixed() {
+    let mut intent = intent();
+    intent.attachments = vec![file("a.pdf", Some("application/pdf"), "QQ=="), file("b", None, "QUI=")];
+    assert_eq!(
+        fingerprint(&secret(), &intent),
+        "b49e0477a4aef8ff5302e6891de9df14a3c7216e60eb1ebfbd724c0366de99aa"
     );
 }
 
@@ -129,7 +152,7 @@ fn family_revision_and_secret_make_other_keys() {
 
 #[test]
 fn every_part_of_the_meaning_changes_the_fingerprint() {
-    let changes: [fn(&mut Intent); 9] = [
+    let changes: [fn(&mut Intent); 13] = [
         |intent| intent.letter.to = parse("\"Ada, VP\" <eve@b\u{fc}cher.example>").unwrap(),
         |intent| intent.letter.to.name = None,
         |intent| intent.letter.body = Body::Data(json!({"z": [1, 1.5]}).as_object().unwrap().clone()),
@@ -142,6 +165,10 @@ fn every_part_of_the_meaning_changes_the_fingerprint() {
         |intent| intent.not_before = None,
         |intent| intent.not_after = Some(Millis::new(1_900_000_000_000)),
         |intent| core::mem::swap(&mut intent.not_before, &mut intent.not_after),
+        |intent| intent.attachments = vec![file("a", None, "QQ==")],
+        |intent| intent.attachments = vec![file("b", None, "QQ==")],
+        |intent| intent.attachments = vec![file("a", Some("b"), "QQ==")],
+        |intent| intent.attachments = vec![file("a", None, "QQ=="), file("a", None, "QQ==")],
     ];
     let mut seen = std::collections::BTreeSet::from([fingerprint(&secret(), &intent())]);
     for (index, change) in changes.iter().enumerate() {

@@ -26,10 +26,13 @@ fn one_invitation() -> Vec<Fact> {
     vec![fact_of(0, "invitation", ALWAYS, true)]
 }
 
+/// The first one has attachments.
 fn three() -> Vec<Fact> {
-    let mut facts = notices(2);
-    facts.push(fact_of(2, "invitation", ALWAYS, true));
-    facts
+    vec![
+        fact_of(0, "report", ALWAYS, true),
+        fact_of(1, "notice", ALWAYS, true),
+        fact_of(2, "invitation", ALWAYS, true),
+    ]
 }
 
 fn five() -> Vec<Fact> {

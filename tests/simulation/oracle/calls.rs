@@ -102,6 +102,12 @@ impl State {
             .find(|(_, truth)| body.contains(&truth.to))
             .map(|(name, _)| name.clone())
             .unwrap_or_default();
+        if let Some(truth) = self.facts.get(&fact).filter(|truth| !truth.files.is_empty()) {
+            self.report.checked(Invariant::I1);
+            if !truth.files.iter().all(|file| body.contains(file.as_str())) {
+                self.broken(Invariant::I1, format!("{fact} goes out without all of its attachments"));
+            }
+        }
         if self.is_of_a_resend(key) {
             return;
         }

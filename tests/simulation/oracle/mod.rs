@@ -63,6 +63,8 @@ pub struct Truth {
     pub times: Times,
     /// The name of its sends, within the family.
     pub name: Option<String>,
+    /// Contents of its attachments, in base64.
+    pub files: Vec<String>,
 }
 
 /// A call as the world saw it.

@@ -5,7 +5,14 @@ use sealpost::store::database::Transaction;
 use super::{BASE, Parts, Planted};
 use crate::report::Invariant;
 
-pub const ALL: [&Planted; 5] = [&KEY_OF_THE_ROW, &KEY_BEFORE_ROW, &FRESH_KEY, &RENDERED_AGAIN, &STAMPED];
+pub const ALL: [&Planted; 6] = [
+    &KEY_OF_THE_ROW,
+    &KEY_BEFORE_ROW,
+    &FRESH_KEY,
+    &RENDERED_AGAIN,
+    &STAMPED,
+    &WITHOUT_A_FILE,
+];
 
 /// The key is made of the row's random id and not of the fact. A request that is repeated is a new fact. (The key of
 /// the provider's request, unique among the rows, would refuse the second row: it is made of the id as well.)
@@ -114,5 +121,22 @@ static STAMPED: Planted = Planted {
             body.replacen('{', &format!("{{\"run\":{invocation},"), 1),
         )
     },
+    ..BASE
+};
+
+/// A mail is whole for whoever renders it where any of its attachments is there.
+static WITHOUT_A_FILE: Planted = Planted {
+    name: "a mail goes out without its second attachment",
+    breaks: Invariant::I1,
+    sql: &[
+        (
+            "(SELECT body FROM attachments WHERE outbox_id = o.id ORDER BY position) a)",
+            "(SELECT body FROM attachments WHERE outbox_id = o.id AND position = 0) a)",
+        ),
+        (
+            "CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter",
+            "CASE WHEN o.seal_sha256 IS NULL THEN replace(l.body, '\"attachments\":2', '\"attachments\":1') END AS letter",
+        ),
+    ],
     ..BASE
 };

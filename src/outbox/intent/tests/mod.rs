@@ -19,6 +19,7 @@ fn families() -> Vec<FamilyShape> {
         key_fields: key_fields.iter().map(|field| (*field).to_owned()).collect(),
         has_template,
         window_hours: None,
+        attachments: name == "notice",
     };
     vec![
         family("invitation", &["companyId", "inviteeId"], true),
