@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::outbox::family::{Family, Mode};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{FamilyLookup, FamilyShape, Intent, parse_intents};
-use crate::outbox::keys::{FINGERPRINT_VERSION, keys_for, recipient_hash};
+use crate::outbox::keys::{FINGERPRINT_VERSION, domain_hash, keys_for, recipient_hash};
 use crate::outbox::problem::{FieldError, Problem};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -22,6 +22,9 @@ use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::database::DatabaseError;
 use crate::store::intake::{NewIntent, NewKey, Recorded, RecordedIntent, conflicting_positions, record};
 use crate::store::publish::Reservation;
+
+/// The priority of a row without a family: the column's own default.
+const PRIORITY_DEFAULT: u8 = 5;
 
 /// What the producer is told about one intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -139,13 +142,17 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         Some(Mode::Hold) => (Status::Pending, "held"),
         Some(Mode::Live) | None => (Status::Pending, "recorded"),
     };
-    // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due.
+    // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due. Bulk: the
+    // relay's in any case, which admits no more than the pace drains.
+    let bulk = family.is_some_and(|family| family.bulk);
     let publishes_now = status == Status::Pending
         && cause == "recorded"
+        && !bulk
         && intent.not_before.is_none_or(|at| at < now.plus(config.timing.tick));
     let relay_at = match (status, intent.not_before) {
         (Status::Shadowed, _) => None,
         (_, Some(at)) if !publishes_now => Some(at.max(now)),
+        (Status::Pending, None) if bulk && cause == "recorded" => Some(now),
         (_, Some(at)) => Some(at.plus(config.timing.pending_grace).max(grace)),
         (_, None) => Some(grace),
     };
@@ -159,6 +166,9 @@ fn new_intent(config: &Config, intent: &Intent, id: String, now: Millis, grace: 
         fingerprint_version: FINGERPRINT_VERSION,
         fingerprint_secret_id: secret_id,
         recipient_hash: recipient_hash(&config.recipient_secret, &intent.to),
+        domain_hash: domain_hash(&config.recipient_secret, &intent.to),
+        priority: family.map_or(PRIORITY_DEFAULT, |family| family.priority),
+        bulk: u8::from(bulk),
         // The fact itself names the request: even a lost row that is recorded again meets the provider under it.
         idempotency_key: format!("sealpost-{key}-0"),
         status,
