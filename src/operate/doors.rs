@@ -5,7 +5,7 @@ use super::failure::database_failed;
 use super::health::health;
 use super::http::{Answer, Request, is_json};
 use super::story::story;
-use super::{parking, queues, receipts, suppressions, unknown, unsubscribe};
+use super::{parking, pauses, queues, receipts, suppressions, unknown, unsubscribe};
 use crate::config::{Config, SettingError};
 use crate::intake::{IntakeError, record_intents};
 use crate::outbox::id::is_outbox_id;
@@ -28,6 +28,7 @@ enum Door<'a> {
 enum Room<'a> {
     Suppressions(suppressions::Door),
     Parking(parking::Door<'a>),
+    Pauses(pauses::Door<'a>),
     Unknown(unknown::Door<'a>),
     Queue(queues::Door<'a>),
 }
@@ -41,6 +42,7 @@ impl Door<'_> {
             Self::Operators(room) => match room {
                 Room::Suppressions(door) => door.methods(),
                 Room::Parking(door) => door.methods(),
+                Room::Pauses(door) => door.methods(),
                 Room::Unknown(door) => door.methods(),
                 Room::Queue(door) => door.methods(),
             },
@@ -58,6 +60,7 @@ fn door<'a>(path: &'a str) -> Option<Door<'a>> {
         ["v1", "unsubscribe", token] => Door::Unsubscribe(token),
         ["v1", "suppressions", rest @ ..] => Door::Operators(Room::Suppressions(suppressions::Door::of(rest)?)),
         ["v1", "parking", rest @ ..] => Door::Operators(Room::Parking(parking::Door::of(rest)?)),
+        ["v1", "pauses", rest @ ..] => Door::Operators(Room::Pauses(pauses::Door::of(rest)?)),
         ["v1", "unknown", rest @ ..] => Door::Operators(Room::Unknown(unknown::Door::of(rest)?)),
         ["v1", "queues", rest @ ..] => Door::Operators(Room::Queue(queues::Door::of(rest)?)),
         _ => return None,
@@ -103,6 +106,7 @@ async fn order<W: World>(
     let done = match room {
         Room::Suppressions(door) => suppressions::answer(world, config, request, operator, door).await,
         Room::Parking(door) => parking::answer(world, config, request, operator, door).await,
+        Room::Pauses(door) => pauses::answer(world, config, request, operator, door).await,
         Room::Unknown(door) => unknown::answer(world, config, request, operator, door).await,
         Room::Queue(door) => queues::answer(world, config, request, operator, door).await,
     };

@@ -7,6 +7,7 @@ mod health;
 mod http;
 mod lists;
 mod parking;
+mod pauses;
 mod queues;
 mod receipts;
 mod story;

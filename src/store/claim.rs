@@ -321,7 +321,7 @@ const CLAIM: &str = concat!(
        WINDOW urgent_first AS (ORDER BY probing DESC, priority, seq))
      WHERE (position = 1 OR bytes_so_far <= ?11)
        AND position <= CASE
-         WHEN EXISTS (SELECT 1 FROM pauses WHERE probe_token = ?3) THEN 1
+         WHEN EXISTS (SELECT 1 FROM pauses WHERE scope = '*' AND probe_token = ?3) THEN 1
          WHEN EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value
            WHERE (o.suspect = 1 OR o.status = 'processing') AND ",
     movable!("?2"),

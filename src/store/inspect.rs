@@ -4,6 +4,7 @@ use libsql::Value;
 
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::pauses::Pause;
 use super::row::{row, rows_at};
 use super::shared_sql::{bulk_waiting, singles, waiting_families};
 use crate::outbox::attempt::Outcome;
@@ -235,19 +236,20 @@ row!(Health {
     unknown,
 });
 
-/// "How is the pipeline doing?" By indexes and single rows alone.
+/// "How is the pipeline doing, and what is paused?" By indexes and single rows alone.
 ///
 /// # Errors
 /// [`DatabaseError`].
-pub async fn health(database: &impl Database, now: Millis) -> Result<Health, DatabaseError> {
+pub async fn health(database: &impl Database, now: Millis) -> Result<(Health, Vec<Pause>), DatabaseError> {
     let results = database
-        .run(Transaction::read(vec![Statement::new(
-            HEALTH,
-            vec![Value::Integer(now.get())],
-        )]))
+        .run(Transaction::read(vec![
+            Statement::new(HEALTH, vec![Value::Integer(now.get())]),
+            super::pauses::all(),
+        ]))
         .await
         .map_err(guarded)?;
-    rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
+    let health = rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)?;
+    Ok((health, rows_at(&results, 1)?))
 }
 
 const HEALTH: &str = concat!(

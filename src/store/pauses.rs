@@ -56,11 +56,13 @@ macro_rules! columns {
 /// # Errors
 /// [`DatabaseError`].
 pub async fn list(database: &impl Database) -> Result<Vec<Pause>, DatabaseError> {
-    let results = database
-        .run(Transaction::read(vec![Statement::new(LIST, Vec::new())]))
-        .await
-        .map_err(guarded)?;
+    let results = database.run(Transaction::read(vec![all()])).await.map_err(guarded)?;
     rows_at(&results, 0)
+}
+
+/// The statement of [`list`].
+pub(super) fn all() -> Statement {
+    Statement::new(LIST, Vec::new())
 }
 
 const LIST: &str = concat!("SELECT ", columns!(), " FROM pauses ORDER BY scope LIMIT 1000");

@@ -11,6 +11,7 @@
     reason = "a test stops where something is not as expected, in its helpers too"
 )]
 
+mod admission;
 mod answers;
 mod backoff;
 mod claim;
@@ -18,6 +19,7 @@ mod dead_letters;
 mod discard;
 mod doors;
 mod doubt;
+mod drain;
 mod freeze;
 mod happy;
 mod health;
@@ -28,7 +30,9 @@ mod lease;
 mod lift;
 mod look_up;
 mod migrations;
+mod pace;
 mod parking;
+mod pauses;
 mod plans;
 mod poison;
 mod privacy;
