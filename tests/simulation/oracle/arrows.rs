@@ -67,7 +67,13 @@ const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
 const SUPPRESSED: &[&str] = &["recipient_suppressed", "unsubscribed"];
 
 /// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
-const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
+const ASIDE: &[&str] = &[
+    "paused",
+    "pause_lifted",
+    "held",
+    "provider_scope_changed",
+    "queue_exhausted",
+];
 
 /// What proves that the provider has the mail.
 const PROOF: &[&str] = &["accepted", "proved_by_receipt"];
