@@ -300,9 +300,9 @@ const OPEN: &str = concat!(
       '$.f' || dense_rank() OVER (ORDER BY family_name) AS family_at,
       '$.d' || dense_rank() OVER (ORDER BY domain_name) AS domain_at,
       ranked.*
-    FROM (SELECT max(?3,
-          family_free + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1),
-          domain_free + domain_every * (row_number() OVER (PARTITION BY domain_name ORDER BY place) - 1)) AS guess,
+    FROM (SELECT max(
+          max(?3, family_free) + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1),
+          max(?3, domain_free) + domain_every * (row_number() OVER (PARTITION BY domain_name ORDER BY place) - 1)) AS guess,
         mine.* FROM mine) AS ranked),
   walk (turn, attempt, id, at, provider_free, free) AS (
     SELECT 0, NULL, NULL, NULL, max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)), '{}'
