@@ -9,13 +9,24 @@ ALTER TABLE outbox ADD COLUMN bulk INTEGER NOT NULL DEFAULT 0 CHECK (bulk IN (0,
 -- Hash of the recipient's domain: mails to one domain share a pace.
 ALTER TABLE outbox ADD COLUMN domain_hash TEXT;
 
--- What the relay hands over at once, and what it admits family by family.
-CREATE INDEX outbox_due_single ON outbox (relay_at, seq) WHERE relay_at IS NOT NULL AND bulk = 0;
-CREATE INDEX outbox_due_bulk ON outbox (family, relay_at, seq) WHERE relay_at IS NOT NULL AND bulk = 1;
+-- What the relay hands over at once: all but the bulk rows that wait for their admission. One that is in doubt, or was
+-- admitted and got lost, does not wait for it again.
+CREATE INDEX outbox_due_single ON outbox (relay_at, seq)
+  WHERE relay_at IS NOT NULL AND (bulk = 0 OR doubts > 0 OR status IN ('enqueued', 'processing'));
+-- Bulk rows that wait for their admission, family by family.
+CREATE INDEX outbox_due_bulk ON outbox (family, relay_at, seq)
+  WHERE relay_at IS NOT NULL AND bulk = 1 AND doubts = 0 AND status IN ('pending', 'retry');
+-- The same rows in the order in which the relay looks for those that must not be sent any more.
+CREATE INDEX outbox_bulk ON outbox (seq)
+  WHERE relay_at IS NOT NULL AND bulk = 1 AND doubts = 0 AND status IN ('pending', 'retry');
 -- Bulk rows that were admitted and are not settled yet.
 CREATE INDEX outbox_admitted ON outbox (family) WHERE bulk = 1 AND status IN ('enqueued', 'processing');
--- What a pause keeps back: lifting it early wakes these.
-CREATE INDEX outbox_paused ON outbox (seq) WHERE status = 'retry' AND cause = 'paused';
+-- Up to where the relay has looked at the bulk rows that wait.
+ALTER TABLE relay_health ADD COLUMN bulk_seen_seq INTEGER NOT NULL DEFAULT 0;
+-- What a pause keeps back: its end wakes these.
+CREATE INDEX outbox_paused ON outbox (family, seq) WHERE status = 'retry' AND cause = 'paused';
+-- Who set the pause. A fault's pause never shortens a person's.
+ALTER TABLE pauses ADD COLUMN set_by TEXT NOT NULL DEFAULT 'system' CHECK (set_by IN ('system', 'operator'));
 -- Buckets that have been full for long are removed.
 CREATE INDEX pace_full ON pace (next_free_at);
 

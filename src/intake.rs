@@ -18,7 +18,7 @@ use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{
     FamilyLookup, FamilyShape, Intent, SECRET_BYTES_MAX, SECRET_NAME_BYTES_MAX, SECRETS_MAX, parse_intents,
 };
-use crate::outbox::keys::{FINGERPRINT_VERSION, facts_for, keys_for, recipient_hash, send_id_hash};
+use crate::outbox::keys::{FINGERPRINT_VERSION, domain_hash, facts_for, keys_for, recipient_hash, send_id_hash};
 use crate::outbox::problem::{FieldError, Problem};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
@@ -30,6 +30,8 @@ use crate::store::publish::Reservation;
 
 /// Bytes that the secret of an earlier revision may add to a letter: names, texts and the marks around them.
 const SECRET_ROOM_BYTES: usize = SECRETS_MAX * (SECRET_BYTES_MAX + SECRET_NAME_BYTES_MAX + 8);
+/// The priority of a row without a family: the column's own default.
+const PRIORITY_DEFAULT: u8 = 5;
 
 /// What the producer is told about one intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -207,13 +209,17 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
         Some(Mode::Hold) => (Status::Pending, "held"),
         Some(Mode::Live) | None => (Status::Pending, "recorded"),
     };
-    // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due.
+    // Due within a tick: published at once, and the queue bridges the rest. Later: the relay's, when it is due. Bulk: the
+    // relay's in any case, which admits no more than the pace drains.
+    let bulk = family.is_some_and(|family| family.bulk);
     let publishes_now = status == Status::Pending
         && cause == "recorded"
+        && !bulk
         && not_before.is_none_or(|at| at < now.plus(config.timing.tick));
     let relay_at = match (status, not_before) {
         (Status::Shadowed | Status::Expired, _) => None,
         (_, Some(at)) if !publishes_now => Some(at.max(now)),
+        (Status::Pending, None) if bulk && cause == "recorded" => Some(now),
         (_, Some(at)) => Some(at.plus(config.timing.pending_grace).max(grace)),
         (_, None) => Some(grace),
     };
@@ -239,6 +245,9 @@ fn new_intent(config: &Config, intent: &Intent, opening: Opening, id: String, no
         fingerprint_version: FINGERPRINT_VERSION,
         fingerprint_secret_id: secret_id,
         recipient_hash: recipient_hash(&config.recipient_secret, &intent.to),
+        domain_hash: domain_hash(&config.recipient_secret, &intent.to),
+        priority: family.map_or(PRIORITY_DEFAULT, |family| family.priority),
+        bulk: u8::from(bulk),
         // The fact itself names the request: even a lost row that is recorded again meets the provider under it.
         idempotency_key: format!("sealpost-{key}-0"),
         status,

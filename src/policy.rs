@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::json;
 
+use crate::config::timing::interval_ms;
 use crate::outbox::family::{Family, Mode, families};
 use crate::provider::template;
 
@@ -23,6 +24,7 @@ pub struct Policy {
     kinds: Vec<Kind>,
     known_templates: String,
     held_families: String,
+    family_intervals: String,
 }
 
 impl Policy {
@@ -64,6 +66,7 @@ impl Policy {
         Self {
             known_templates: json!(known).to_string(),
             held_families: json!(held).to_string(),
+            family_intervals: family_intervals(&kinds),
             kinds,
         }
     }
@@ -101,4 +104,20 @@ impl Policy {
     pub(crate) fn held_families(&self) -> &str {
         &self.held_families
     }
+
+    /// JSON object: the time between two mails (ms) of each family that has a pace of its own.
+    pub(crate) fn family_intervals(&self) -> &str {
+        &self.family_intervals
+    }
+}
+
+fn family_intervals(kinds: &[Kind]) -> String {
+    let paced = kinds.iter().filter(|kind| kind.family.pace_per_minute > 0);
+    let intervals: serde_json::Map<_, _> = paced
+        .map(|kind| {
+            let interval = interval_ms(60_000, kind.family.pace_per_minute);
+            (kind.family.name.to_owned(), json!(interval))
+        })
+        .collect();
+    serde_json::Value::Object(intervals).to_string()
 }

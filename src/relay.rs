@@ -22,7 +22,7 @@ use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, Worl
 use crate::publish::publish_page;
 use crate::reconcile::{self, Asked};
 use crate::store::database::DatabaseError;
-use crate::store::inspect::{TickRecord, record_tick};
+use crate::store::inspect::{TickRecord, TickSeen, record_tick};
 use crate::store::look_up::due;
 use crate::store::publish::{PageRequest, reserve_page};
 
@@ -45,6 +45,9 @@ const LOOK_UP_CALLS_MAX: u32 = 6;
 const LOOK_UP_SUBREQUESTS: u32 = 4;
 /// With fewer calls than a page and a mail, a look-up can find nothing.
 const LOOK_UP_CALLS_MIN: u32 = 2;
+/// Bulk rows are admitted for so many ticks: with one, the queue would run dry before each tick; with more, an urgent
+/// mail would wait behind them.
+const ADMITTED_TICKS: i64 = 2;
 /// How long a held row is put aside.
 const PUT_ASIDE_MS: i64 = 3_600_000;
 
@@ -86,12 +89,7 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
                 break;
             }
         };
-        if page.ask_for_a_person > 0 {
-            let rows = Field::Number(i64::try_from(page.ask_for_a_person).unwrap_or(i64::MAX));
-            world
-                .log()
-                .note(Level::Alarm, "rows_ask_for_a_person", &[("rows", rows)]);
-        }
+        note_people(world, page.ask_for_a_person);
         tick.moved = tick.moved.saturating_add(page.moved);
         if page.reserved.is_empty() && page.moved == 0 {
             tick.stopped_by = None;
@@ -140,6 +138,15 @@ async fn look_ups<W: World>(world: &W, config: &Config, ends_at: Millis, request
     }
 }
 
+fn note_people<W: World>(world: &W, rows: usize) {
+    if rows > 0 {
+        let rows = Field::Number(i64::try_from(rows).unwrap_or(i64::MAX));
+        world
+            .log()
+            .note(Level::Alarm, "rows_ask_for_a_person", &[("rows", rows)]);
+    }
+}
+
 async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_error: Option<&'static str>) {
     let now = world.clock().now();
     let record = TickRecord {
@@ -147,10 +154,16 @@ async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_er
         moved: tick.moved,
         broker_error,
         prune_settled_until: now.minus(config.timing.retention),
+        window_ms: i64::try_from(config.timing.window.usable().as_millis()).unwrap_or(i64::MAX),
+        known_templates: config.policy.known_templates(),
     };
-    let recorded: Result<i64, DatabaseError> = record_tick(world.database(), now, &record).await;
+    let recorded: Result<TickSeen, DatabaseError> = record_tick(world.database(), now, &record).await;
     match recorded {
-        Ok(remaining) => tick.remaining = Some(remaining),
+        Ok(seen) => {
+            tick.remaining = Some(seen.remaining);
+            tick.moved = tick.moved.saturating_add(seen.stopped);
+            note_people(world, seen.ask_for_a_person);
+        }
         Err(error) => tick.stopped_by = Some(error.code()),
     }
     let number = |count: usize| Field::Number(i64::try_from(count).unwrap_or(i64::MAX));
@@ -184,5 +197,8 @@ fn page_request(config: &Config, now: Millis) -> PageRequest<'_> {
         window_ms: ms(timing.window.usable()),
         known_templates: config.policy.known_templates(),
         held_families: config.policy.held_families(),
+        drain_ms: ms(timing.tick).saturating_mul(ADMITTED_TICKS),
+        pace_interval_ms: timing.pace_interval_ms(),
+        family_intervals: config.policy.family_intervals(),
     }
 }

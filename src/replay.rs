@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::intake::{Accepted, Families, IntakeError, accepted, new_intents, uniques};
 use crate::outbox::id::outbox_id;
 use crate::outbox::intent::{Fact, ReplayMode, ReplayRequest, Replayed, parse_replay};
-use crate::outbox::keys::{business_key, recipient_hash};
+use crate::outbox::keys::{business_key, domain_hash, recipient_hash};
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
@@ -32,6 +32,9 @@ const NO_FINGERPRINT_VERSION: u32 = 0;
 
 /// The schema wants a letter to have a length; one that is not stored has this.
 const NO_LETTER_BYTES: usize = 1;
+
+/// A row that is never sent takes nobody's turn.
+const PRIORITY_LAST: u8 = 9;
 
 /// What one intent of a replay came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -216,6 +219,9 @@ fn new_facts<W: World>(world: &W, config: &Config, facts: &[Fact]) -> Vec<NewInt
                 fingerprint_version: NO_FINGERPRINT_VERSION,
                 fingerprint_secret_id: config.keys.mint().id().to_owned(),
                 recipient_hash: recipient_hash(&config.recipient_secret, &fact.to),
+                domain_hash: domain_hash(&config.recipient_secret, &fact.to),
+                priority: PRIORITY_LAST,
+                bulk: 0,
                 idempotency_key: format!("sealpost-{key}-0"),
                 status: Status::External,
                 cause: "backfilled",

@@ -25,6 +25,8 @@ pub struct Timing {
     pub calls_at_once: usize,
     /// `PACE_PER_SECOND`: provider calls a second over all consumers; 0 for no limit of ours.
     pub pace_per_second: u32,
+    /// `PACE_PER_DOMAIN_PER_MINUTE`: mails a minute to the recipients of one domain; 0 for no limit.
+    pub pace_per_domain: u32,
     /// `PACE_WAIT_MS`: the longest a claimed row waits for its slot.
     pub pace_wait: Duration,
     /// `LEASE_MS`: how long a claim lasts.
@@ -87,6 +89,7 @@ impl Timing {
             database_timeout: ms("DATABASE_TIMEOUT_MS", 10_000, (100, 60_000))?,
             calls_at_once: usize::try_from(count("CALLS_AT_ONCE", 5, (1, 100))?).unwrap_or(1),
             pace_per_second: count("PACE_PER_SECOND", 5, (0, 10_000))?,
+            pace_per_domain: count("PACE_PER_DOMAIN_PER_MINUTE", 300, (0, 60_000))?,
             pace_wait: ms("PACE_WAIT_MS", 30_000, (0, 300_000))?,
             lease: ms("LEASE_MS", 300_000, (500, LEASE_MS_MAX))?,
             skew: ms("CLOCK_SKEW_MS", 2_000, (0, 60_000))?,
@@ -147,6 +150,20 @@ impl Timing {
 
     /// Time between two calls at the provider's pace, in ms; 0 for no limit.
     pub fn pace_interval_ms(&self) -> i64 {
-        1_000_i64.checked_div(i64::from(self.pace_per_second)).unwrap_or(0)
+        interval_ms(1_000, self.pace_per_second)
+    }
+
+    /// Time between two mails to one domain, in ms; 0 for no limit.
+    pub fn domain_interval_ms(&self) -> i64 {
+        interval_ms(60_000, self.pace_per_domain)
+    }
+}
+
+/// Time between two of so many in `within_ms`, in ms, rounded up: a pace is never exceeded. 0 for no limit.
+pub(crate) fn interval_ms(within_ms: u32, count: u32) -> i64 {
+    if count == 0 {
+        0
+    } else {
+        i64::from(within_ms.div_ceil(count))
     }
 }

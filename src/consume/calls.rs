@@ -28,8 +28,6 @@ const ZONE_GONE_WAIT: Duration = Duration::from_secs(60);
 pub(super) struct Called {
     pub(super) settlements: Vec<Settlement>,
     pub(super) pause: Option<NewPause>,
-    /// At least one answer proves that the account works.
-    pub(super) account_works: bool,
 }
 
 /// One wave's shared knowledge: an answer that says "stop" keeps the calls that have not begun from being made.
@@ -40,7 +38,8 @@ struct Wave<'a, W> {
     /// No call before this time; `None` where nothing braked. `bool`: whether it is short enough to wait for.
     brake: Cell<Option<(Millis, bool)>>,
     pause: RefCell<Option<NewPause>>,
-    account_works: Cell<bool>,
+    /// The next call of this wave is made no earlier, however late the ones before were.
+    next_call_at: Cell<Millis>,
 }
 
 /// Makes the calls of a wave, as many at once as the configuration allows. Every row gets a settlement; one slow or
@@ -57,7 +56,7 @@ pub(super) async fn call_all<W: World>(
         claim_ends,
         brake: Cell::new(None),
         pause: RefCell::new(None),
-        account_works: Cell::new(false),
+        next_call_at: Cell::new(Millis::new(0)),
     };
     let settlements = futures_util::stream::iter(wave)
         .map(|(ready, attempt)| shared.call(ready, attempt))
@@ -67,7 +66,6 @@ pub(super) async fn call_all<W: World>(
     Called {
         settlements,
         pause: shared.pause.into_inner(),
-        account_works: shared.account_works.get(),
     }
 }
 
@@ -75,7 +73,7 @@ impl<W: World> Wave<'_, W> {
     async fn call(&self, ready: &Ready, attempt: OpenedAttempt) -> Settlement {
         let clock = self.world.clock();
         let opened_at = clock.now();
-        self.wait_until(Millis::new(attempt.planned_at)).await;
+        self.wait_until(self.slot(attempt.planned_at)).await;
         if let Some((until, true)) = self.brake.get() {
             self.wait_until(until).await;
         }
@@ -100,6 +98,16 @@ impl<W: World> Wave<'_, W> {
         let answer = of_one_mail(classify(&raw, now), ready.sealed.body(), &self.config.sender.from);
         self.learn(&answer, &ready.id, now);
         verdict::answered(&Case { now, ..case }, &answer, http_status, &self.config.timing)
+    }
+
+    /// The call's slot, or later: where answers were slow, the calls that waited for them keep their distance and do not
+    /// make up for the time.
+    fn slot(&self, planned_at: i64) -> Millis {
+        let now = self.world.clock().now();
+        let at = Millis::new(planned_at).max(self.next_call_at.get()).max(now);
+        let interval = self.config.timing.pace_interval_ms().unsigned_abs();
+        self.next_call_at.set(at.plus(Duration::from_millis(interval)));
+        at
     }
 
     /// The last look before the bytes leave: nothing may be called that could not be answered within the claim, that is
@@ -140,9 +148,6 @@ impl<W: World> Wave<'_, W> {
 
     fn learn(&self, answer: &Answer, id: &str, now: Millis) {
         let log = self.world.log();
-        if verdict::proves_account(answer) {
-            self.account_works.set(true);
-        }
         if let Answer::Throttled {
             kind: ThrottleKind::Rate,
             wait,

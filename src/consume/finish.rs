@@ -27,7 +27,7 @@ impl<W: World> Run<'_, W> {
         let mut stack = vec![(called.settlements, called.pause, 0u32)];
         while let Some((list, pause, halvings)) = stack.pop() {
             settles = settles.saturating_add(1);
-            match self.settle(claim, &list, pause.as_ref(), called.account_works).await {
+            match self.settle(claim, &list, pause.as_ref()).await {
                 Ok(settled) => self.note_settled(&settled, &list, fates),
                 Err(error) => {
                     self.note_database("settle_failed", &error);
@@ -55,7 +55,6 @@ impl<W: World> Run<'_, W> {
         claim: &Claim,
         list: &[Settlement],
         pause: Option<&NewPause>,
-        account_works: bool,
     ) -> Result<Settled, DatabaseError> {
         settle(
             self.world.database(),
@@ -63,7 +62,6 @@ impl<W: World> Run<'_, W> {
             self.world.clock().now(),
             list,
             pause,
-            account_works,
         )
         .await
     }

@@ -198,19 +198,23 @@ impl<W: World> Run<'_, W> {
             self.note_settled(&opened.settled, &before.settlements, fates);
             self.note_paced(&wave, &opened, fates);
             self.note_lost(&opened, fates);
-            let calls = wave.iter().filter_map(|ready| {
-                let attempt = opened
-                    .attempts
-                    .iter()
-                    .find(|attempt| attempt.attempt == ready.attempt)?;
-                // The database's word on what is sealed; other bytes must not leave.
-                (attempt.seal_sha256 == ready.sealed.sha256_hex()).then(|| (ready, attempt.clone()))
-            });
-            let called = call_all(self.world, self.config, claim.ends, calls.collect()).await;
+            let mut calls: Vec<_> = wave
+                .iter()
+                .filter_map(|ready| {
+                    let attempt = opened
+                        .attempts
+                        .iter()
+                        .find(|attempt| attempt.attempt == ready.attempt)?;
+                    // The database's word on what is sealed; other bytes must not leave.
+                    (attempt.seal_sha256 == ready.sealed.sha256_hex()).then(|| (ready, attempt.clone()))
+                })
+                .collect();
+            // In the order of their slots: one that waits long for its family or domain keeps no place from the others.
+            calls.sort_by_key(|(_, attempt)| attempt.planned_at);
+            let called = call_all(self.world, self.config, claim.ends, calls).await;
             before = Called {
                 settlements: called.settlements,
                 pause: called.pause.or(before.pause),
-                account_works: called.account_works || before.account_works,
             };
             if let Some(pause) = &before.pause {
                 let wait = Duration::from_millis(pause.base_ms.unsigned_abs());
@@ -254,6 +258,8 @@ impl<W: World> Run<'_, W> {
                 put_back,
                 settlements,
                 pace_interval_ms: timing.pace_interval_ms(),
+                family_intervals: self.config.policy.family_intervals(),
+                domain_interval_ms: timing.domain_interval_ms(),
                 pace_wait_ms_max: i64::try_from(timing.pace_wait.as_millis()).unwrap_or(i64::MAX),
             },
         )

@@ -233,19 +233,6 @@ pub(super) fn pause_of(answer: &Answer, timing: &Timing) -> Option<NewPause> {
     }
 }
 
-/// Whether an answer proves that the account works: a pause's probe that got it lifts the pause.
-pub(super) fn proves_account(answer: &Answer) -> bool {
-    match answer {
-        // Key and account were passed before the provider looked at the mail.
-        Answer::Accepted { .. }
-        | Answer::Refused { .. }
-        | Answer::Declined { .. }
-        | Answer::InProgress { .. }
-        | Answer::PayloadConflict => true,
-        Answer::Throttled { .. } | Answer::Misconfigured { .. } | Answer::Ambiguous { .. } => false,
-    }
-}
-
 fn named(reason: &'static str, wait_ms: i64) -> NewPause {
     let wait_ms = wait_ms.min(PAUSE_NAMED_MS_MAX);
     NewPause {

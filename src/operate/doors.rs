@@ -6,7 +6,7 @@ use super::failure::database_failed;
 use super::health::health;
 use super::http::{Answer, Request, is_json};
 use super::story::story;
-use super::{metrics, parking, queues, receipts, replays, suppressions, unknown, unsubscribe};
+use super::{metrics, parking, pauses, queues, receipts, replays, suppressions, unknown, unsubscribe};
 use crate::config::{Config, SettingError};
 use crate::intake::{IntakeError, record_intents};
 use crate::outbox::id::is_outbox_id;
@@ -31,6 +31,7 @@ enum Door<'a> {
 enum Room<'a> {
     Suppressions(suppressions::Door),
     Parking(parking::Door<'a>),
+    Pauses(pauses::Door<'a>),
     Unknown(unknown::Door<'a>),
     Queue(queues::Door<'a>),
     Replay(&'a str),
@@ -46,6 +47,7 @@ impl Door<'_> {
             Self::Operators(room) => match room {
                 Room::Suppressions(door) => door.methods(),
                 Room::Parking(door) => door.methods(),
+                Room::Pauses(door) => door.methods(),
                 Room::Unknown(door) => door.methods(),
                 Room::Queue(door) => door.methods(),
                 Room::Replay(_) | Room::Metrics => &["GET"],
@@ -68,6 +70,7 @@ fn door<'a>(path: &'a str) -> Option<Door<'a>> {
         ["v1", "unsubscribe", token] => Door::Unsubscribe(token),
         ["v1", "suppressions", rest @ ..] => Door::Operators(Room::Suppressions(suppressions::Door::of(rest)?)),
         ["v1", "parking", rest @ ..] => Door::Operators(Room::Parking(parking::Door::of(rest)?)),
+        ["v1", "pauses", rest @ ..] => Door::Operators(Room::Pauses(pauses::Door::of(rest)?)),
         ["v1", "unknown", rest @ ..] => Door::Operators(Room::Unknown(unknown::Door::of(rest)?)),
         ["v1", "queues", rest @ ..] => Door::Operators(Room::Queue(queues::Door::of(rest)?)),
         _ => return None,
@@ -119,6 +122,7 @@ async fn order<W: World>(
     let done = match room {
         Room::Suppressions(door) => suppressions::answer(world, config, request, operator, door).await,
         Room::Parking(door) => parking::answer(world, config, request, operator, door).await,
+        Room::Pauses(door) => pauses::answer(world, config, request, operator, door).await,
         Room::Unknown(door) => unknown::answer(world, config, request, operator, door).await,
         Room::Queue(door) => queues::answer(world, config, request, operator, door).await,
         Room::Replay(batch) => replays::show(world, batch).await,

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::auth::bearer;
 use super::http::{Answer, Request};
+use super::pauses::shown;
 use crate::config::Config;
 use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, World};
@@ -22,8 +23,12 @@ const LATE_MAX: Duration = Duration::from_secs(600);
 pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Request<'_>) -> Answer {
     let now = world.clock().now();
     let mut troubles: Vec<&'static str> = Vec::new();
+    let mut pauses = Vec::new();
     let health = match inspect::health(world.database(), now).await {
-        Ok(health) => Some(health),
+        Ok((health, list)) => {
+            pauses = list;
+            Some(health)
+        }
         Err(error) => {
             troubles.push(error.code());
             None
@@ -77,6 +82,14 @@ pub(super) async fn health<W: World>(world: &W, config: &Config, request: &Reque
         members.insert(
             "pause".to_owned(),
             json!({ "reason": health.pause_reason, "until": time(health.pause_until) }),
+        );
+        members.insert(
+            "pauses".to_owned(),
+            pauses.iter().map(|pause| shown(pause, now)).collect(),
+        );
+        members.insert(
+            "bulk".to_owned(),
+            json!({ "waiting": health.bulk_waiting, "oldestDueAt": time(health.bulk_due_at) }),
         );
         members.insert("queueError".to_owned(), json!(health.broker_error));
         members.insert("parked".to_owned(), json!(health.parked));

@@ -9,6 +9,7 @@ mod http;
 mod lists;
 mod metrics;
 mod parking;
+mod pauses;
 mod queues;
 mod receipts;
 mod replays;

@@ -128,7 +128,7 @@ row!(RowState {
 /// What the claim brought.
 #[derive(Clone, Debug, Default)]
 pub struct Claimed {
-    /// Ours now, oldest first. Being in this list is the one proof of the claim.
+    /// Ours now, the most urgent first, then the oldest. Being in this list is the one proof of the claim.
     pub rows: Vec<ClaimedRow>,
     /// Every row that exists, ours included.
     pub states: Vec<RowState>,
@@ -158,6 +158,19 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         ),
         Statement::new(
             PROBE,
+            vec![
+                ids.clone(),
+                now.clone(),
+                token.clone(),
+                Value::Integer(request.expires_at.get()),
+                Value::Integer(i64::from(request.suspects)),
+                Value::Text(request.held_families.to_owned()),
+                Value::Text(request.provider.to_owned()),
+                Value::Text(request.provider_scope.to_owned()),
+            ],
+        ),
+        Statement::new(
+            PROBE_FAMILIES,
             vec![
                 ids.clone(),
                 now.clone(),
@@ -206,8 +219,8 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         .await
         .map_err(guarded)?;
     Ok(Claimed {
-        rows: rows_at(&results, 5)?,
-        states: rows_at(&results, 6)?,
+        rows: rows_at(&results, 6)?,
+        states: rows_at(&results, 7)?,
     })
 }
 
@@ -268,7 +281,23 @@ const PROBE: &str = concat!(
     ")"
 );
 
-/// pending, enqueued, retry, processing (its claim ended) -> processing.
+/// The same for a pause of one family, whose other rows wait for the probe while other families go on. Where this claim
+/// is the probe of everything, it has a single row anyway. The parameters are those of [`PROBE`].
+const PROBE_FAMILIES: &str = concat!(
+    "UPDATE pauses SET probe_token = ?3, until = ?4
+     WHERE scope <> '*' AND until <= ?2
+       AND NOT EXISTS (SELECT 1 FROM pauses everything WHERE everything.scope = '*' AND everything.probe_token = ?3)
+       AND EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value WHERE o.family = pauses.scope AND ",
+    claimable!("?2", "?5"),
+    " AND ",
+    paused_until!("?2", "?3"),
+    " IS NULL AND ",
+    sendable!("?6", "?7", "?8"),
+    ")"
+);
+
+/// pending, enqueued, retry, processing (its claim ended) -> processing. The probe of a family comes first, or it could
+/// find no room for ever; then what is most urgent, then the oldest.
 /// ?1 ids, ?2 now, ?3 token, ?4 claim's end, ?5 suspects only, ?6 relay time, ?7 held families, ?8 provider, ?9 scope,
 /// ?10 rows at most, ?11 bytes at most, ?12 rows at most where a suspect waits
 const CLAIM: &str = concat!(
@@ -278,9 +307,11 @@ const CLAIM: &str = concat!(
        lone_deaths = lone_deaths + (status = 'processing' AND lone_claim = 1 AND claim_token <> ?3),
        lone_claim = ?5, suspect = 0, next_attempt_at = NULL, relay_at = ?6, updated_at = ?2
      WHERE id IN (SELECT id FROM (
-       SELECT o.id AS id,
-         sum(coalesce(o.seal_bytes, o.letter_bytes)) OVER oldest_first AS bytes_so_far,
-         row_number() OVER oldest_first AS position
+       SELECT id, sum(bytes) OVER urgent_first AS bytes_so_far, row_number() OVER urgent_first AS position
+       FROM (SELECT o.id AS id, o.seq AS seq, o.priority AS priority,
+         coalesce(o.seal_bytes, o.letter_bytes) AS bytes,
+         EXISTS (SELECT 1 FROM pauses p WHERE p.scope = o.family AND p.probe_token = ?3) AS probing,
+         row_number() OVER (PARTITION BY o.family ORDER BY o.priority, o.seq) AS of_family
        FROM json_each(?1) j JOIN outbox o ON o.id = j.value
        WHERE ((o.status = 'processing' AND o.claim_token = ?3)
            OR ",
@@ -291,11 +322,12 @@ const CLAIM: &str = concat!(
     " IS NULL
          AND ",
     sendable!("?7", "?8", "?9"),
-    "
-       WINDOW oldest_first AS (ORDER BY o.seq))
+    ")
+       WHERE probing = 0 OR of_family = 1
+       WINDOW urgent_first AS (ORDER BY probing DESC, priority, seq))
      WHERE (position = 1 OR bytes_so_far <= ?11)
        AND position <= CASE
-         WHEN EXISTS (SELECT 1 FROM pauses WHERE probe_token = ?3) THEN 1
+         WHEN EXISTS (SELECT 1 FROM pauses WHERE scope = '*' AND probe_token = ?3) THEN 1
          WHEN EXISTS (SELECT 1 FROM json_each(?1) j JOIN outbox o ON o.id = j.value
            WHERE (o.suspect = 1 OR o.status = 'processing') AND ",
     movable!("?2"),
@@ -344,7 +376,7 @@ const FETCH: &str = "SELECT o.id, o.family, o.template, o.attempt_count, o.claim
     LEFT JOIN letters l ON l.outbox_id = o.id
     LEFT JOIN seals s ON s.outbox_id = o.id
   WHERE o.status = 'processing' AND o.claim_token = ?2
-  ORDER BY o.seq";
+  ORDER BY o.priority, o.seq";
 
 /// ?1 ids, ?2 now
 const STATES: &str = "SELECT o.id, o.status, o.claim_expires_at, o.suspect,

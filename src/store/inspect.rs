@@ -4,9 +4,11 @@ use libsql::Value;
 
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
+use super::pauses::Pause;
 use super::row::{row, rows_at};
+use super::shared_sql::{bulk_waiting, singles, waiting_families};
 use crate::outbox::attempt::Outcome;
-use crate::outbox::status::Status;
+use crate::outbox::status::{Standing, Status};
 use crate::outbox::time::Millis;
 
 /// The most attempts and events that one answer shows: the newest ones.
@@ -210,6 +212,10 @@ pub struct Health {
     pub broker_error: Option<String>,
     /// The relay time of the row that is longest overdue (Unix ms).
     pub oldest_due_at: Option<i64>,
+    /// When the bulk row became due that waits for its admission the longest (Unix ms).
+    pub bulk_due_at: Option<i64>,
+    /// Bulk rows that wait for their admission, counted up to 1000.
+    pub bulk_waiting: i64,
     /// Why nothing is sent at the moment; a code of ours.
     pub pause_reason: Option<String>,
     /// Until when (Unix ms).
@@ -226,42 +232,57 @@ row!(Health {
     last_tick_at,
     broker_error,
     oldest_due_at,
+    bulk_due_at,
+    bulk_waiting,
     pause_reason,
     pause_until,
     parked,
     unknown,
 });
 
-/// "How is the pipeline doing?" By indexes and single rows alone.
+/// "How is the pipeline doing, and what is paused?" By indexes and single rows alone.
 ///
 /// # Errors
 /// [`DatabaseError`].
-pub async fn health(database: &impl Database, now: Millis) -> Result<Health, DatabaseError> {
+pub async fn health(database: &impl Database, now: Millis) -> Result<(Health, Vec<Pause>), DatabaseError> {
     let results = database
-        .run(Transaction::read(vec![Statement::new(
-            HEALTH,
-            vec![Value::Integer(now.get())],
-        )]))
+        .run(Transaction::read(vec![
+            Statement::new(HEALTH, vec![Value::Integer(now.get())]),
+            super::pauses::all(),
+        ]))
         .await
         .map_err(guarded)?;
-    rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
+    let health = rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)?;
+    Ok((health, rows_at(&results, 1)?))
 }
 
-const HEALTH: &str = "SELECT
+const HEALTH: &str = concat!(
+    "WITH RECURSIVE ",
+    waiting_families!(),
+    " SELECT
     (SELECT max(version) FROM schema_migrations) AS schema_version,
     (SELECT max(serves_from) FROM schema_migrations) AS schema_serves_from,
     (SELECT last_tick_at FROM relay_health WHERE id = 1) AS last_tick_at,
     (SELECT broker_error FROM relay_health WHERE id = 1) AS broker_error,
-    (SELECT min(relay_at) FROM outbox WHERE relay_at <= ?1) AS oldest_due_at,
+    (SELECT min(relay_at) FROM ",
+    singles!(),
+    " AND relay_at <= ?1) AS oldest_due_at,
+    (SELECT min((SELECT min(relay_at) FROM ",
+    bulk_waiting!("outbox_due_bulk"),
+    " AND outbox.family = waiting.family AND relay_at <= ?1)) FROM waiting) AS bulk_due_at,
+    (SELECT count(*) FROM (SELECT 1 FROM ",
+    bulk_waiting!("outbox_bulk"),
+    " LIMIT 1000)) AS bulk_waiting,
     (SELECT reason FROM pauses WHERE scope = '*' AND until > ?1) AS pause_reason,
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
     (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT 1000)) AS parked,
     (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL AND seq > 0 LIMIT 1000))
-      AS unknown";
+      AS unknown"
+);
 
 /// What a tick leaves behind.
 #[derive(Clone, Copy, Debug)]
-pub struct TickRecord {
+pub struct TickRecord<'a> {
     /// Rows handed to the queue.
     pub published: usize,
     /// Rows that were moved otherwise.
@@ -270,15 +291,35 @@ pub struct TickRecord {
     pub broker_error: Option<&'static str>,
     /// Rows that were settled at or before this time lose their letters, attempts and events.
     pub prune_settled_until: Millis,
+    /// The used part of the provider window, in ms.
+    pub window_ms: i64,
+    /// JSON array of `{family, template, version}` that this version can render.
+    pub known_templates: &'a str,
 }
 
-/// "The relay ran." One row, overwritten; and the next settled rows are pruned. Returns how many rows are still due.
+/// What a tick's end found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickSeen {
+    /// Rows that need no admission and are still due, counted up to 1000.
+    pub remaining: i64,
+    /// Bulk rows that were ended while they waited for their admission.
+    pub stopped: usize,
+    /// How many of those ask for a person now.
+    pub ask_for_a_person: usize,
+}
+
+/// "The relay ran." One row, overwritten; the next bulk rows that wait are looked through, the next settled rows are
+/// pruned, and buckets that have been full for long are removed.
 ///
-/// Repeatable: it writes the same row, and prunes the next rows.
+/// Repeatable: it writes the same row, looks through the next rows, and prunes the next ones.
 ///
 /// # Errors
 /// [`DatabaseError`]; the next tick writes it again.
-pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecord) -> Result<i64, DatabaseError> {
+pub async fn record_tick(
+    database: &impl Database,
+    now: Millis,
+    tick: &TickRecord<'_>,
+) -> Result<TickSeen, DatabaseError> {
     struct Remaining {
         remaining: i64,
     }
@@ -297,24 +338,55 @@ pub async fn record_tick(database: &impl Database, now: Millis, tick: &TickRecor
             ],
         ),
     ];
+    statements.extend(super::admit::look_through(now, tick.window_ms, tick.known_templates));
+    statements.push(Statement::new(
+        FULL_BUCKETS,
+        vec![
+            Value::Integer(now.get().saturating_sub(FULL_FOR_MS)),
+            Value::Integer(BUCKETS_MAX),
+        ],
+    ));
     statements.extend(super::receipts::joined_late(now));
     statements.extend(super::prune::statements(now, tick.prune_settled_until));
     let results = database
         .run(Transaction::repeatable_write(statements))
         .await
         .map_err(guarded)?;
-    rows_at::<Remaining>(&results, 1)?
-        .into_iter()
-        .next()
-        .map(|row| row.remaining)
-        .ok_or(DatabaseError::Shape)
+    struct Stopped {
+        status: Status,
+    }
+    row!(Stopped { status });
+    let stopped: Vec<Stopped> = rows_at(&results, 2)?;
+    let remaining: Remaining = rows_at(&results, 1)?.into_iter().next().ok_or(DatabaseError::Shape)?;
+    Ok(TickSeen {
+        remaining: remaining.remaining,
+        stopped: stopped.len(),
+        ask_for_a_person: stopped
+            .iter()
+            .filter(|row| row.status.standing() == Standing::AsksForAPerson)
+            .count(),
+    })
 }
+
+/// How long a bucket has been full before it goes, in ms: longer than any clock is behind, so that no slot is given twice.
+const FULL_FOR_MS: i64 = 3_600_000;
+/// Buckets that one tick removes at most: a tick's mails have fewer domains.
+const BUCKETS_MAX: i64 = 1_000;
+
+/// ?1 full since, ?2 at most
+const FULL_BUCKETS: &str = "DELETE FROM pace WHERE name IN
+  (SELECT name FROM pace WHERE next_free_at < ?1 ORDER BY next_free_at LIMIT ?2)";
 
 /// What is still due is counted up to 1000: more than a thousand is the same news. A tick that handed nothing over
 /// knows nothing of the queue: what it refused with last stays until it takes something (`mark_published`).
-const TICK: &str = "INSERT INTO relay_health (id, last_tick_at, published, settled, remaining, broker_error)
-  SELECT 1, ?1, ?2, ?3, (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE relay_at <= ?1 LIMIT 1000)), ?4
+const TICK: &str = concat!(
+    "INSERT INTO relay_health (id, last_tick_at, published, settled, remaining, broker_error)
+  SELECT 1, ?1, ?2, ?3, (SELECT count(*) FROM (SELECT 1 FROM ",
+    singles!(),
+    " AND relay_at <= ?1 LIMIT 1000)), ?4
+  WHERE true
   ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, published = excluded.published,
     settled = excluded.settled, remaining = excluded.remaining,
     broker_error = coalesce(excluded.broker_error, relay_health.broker_error)
-  RETURNING remaining";
+  RETURNING remaining"
+);

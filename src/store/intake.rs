@@ -33,6 +33,12 @@ pub struct NewIntent {
     pub fingerprint_secret_id: String,
     /// By a secret of its own.
     pub recipient_hash: String,
+    /// By the same secret: which domain it goes to.
+    pub domain_hash: String,
+    /// The family's, 0 to 9; 0 goes first.
+    pub priority: u8,
+    /// 1 where the relay admits it to the queue.
+    pub bulk: u8,
     /// Goes to the provider.
     pub idempotency_key: String,
     /// `pending`, `shadowed` for a family in shadow mode, or `expired` where its window lets it go out never.
@@ -254,13 +260,13 @@ const OTHER_MEANINGS: &str = concat!("SELECT DISTINCT j.key AS position ", other
 /// ?1 intents, ?2 now, ?3 replay
 const INSERT_ROWS: &str = "INSERT INTO outbox (id, family, template, revision, fingerprint, fingerprint_version,
     fingerprint_secret_id, recipient_hash, idempotency_key, status, cause, publish_count, relay_at, not_before, not_after,
-    letter_bytes, created_at, updated_at, settled_at, send_id, replay_batch)
+    letter_bytes, created_at, updated_at, settled_at, send_id, replay_batch, priority, bulk, domain_hash)
   SELECT j.value ->> 'id', j.value ->> 'family', j.value ->> 'template', j.value ->> 'revision',
     j.value ->> 'fingerprint', j.value ->> 'fingerprint_version', j.value ->> 'fingerprint_secret_id',
     j.value ->> 'recipient_hash', j.value ->> 'idempotency_key', j.value ->> 'status', j.value ->> 'cause',
     j.value ->> 'publish_count', j.value ->> 'relay_at', j.value ->> 'not_before', j.value ->> 'not_after',
     j.value ->> 'letter_bytes', ?2, ?2, CASE WHEN j.value ->> 'status' IN ('shadowed', 'expired', 'external') THEN ?2 END,
-    j.value ->> 'send_id', ?3
+    j.value ->> 'send_id', ?3, j.value ->> 'priority', j.value ->> 'bulk', j.value ->> 'domain_hash'
   FROM json_each(?1) j
   WHERE NOT EXISTS (SELECT 1 FROM json_each(j.value, '$.keys') k
     JOIN intent_keys known ON known.key = k.value ->> 'key')

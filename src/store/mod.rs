@@ -3,6 +3,7 @@
 //! Each function is one transaction and one round trip. Where statements may run twice because an answer was lost, the
 //! function's comment says why that is harmless.
 
+mod admit;
 pub mod cancel;
 pub mod claim;
 pub mod database;
@@ -20,6 +21,7 @@ pub mod migrations;
 pub mod open;
 pub mod operator_log;
 pub mod parking;
+pub mod pauses;
 mod prune;
 pub mod publish;
 pub mod queues;

@@ -1,12 +1,14 @@
-//! The publisher's questions: which rows are owed to the queue, and which did it take.
+//! The publisher's questions: which rows are owed to the queue, and which did it take. Which bulk rows are admitted is
+//! asked in [`super::admit`].
 
 use libsql::Value;
 use serde::Serialize;
 
+use super::admit::{self, AdmitRequest};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::row::{FromRow, Row, row, rows_at};
-use super::shared_sql::{held, stop_assignments, stop_cause};
+use super::shared_sql::{held, singles, stop_assignments, stop_cause};
 use crate::outbox::status::{Standing, Status};
 use crate::outbox::time::Millis;
 
@@ -100,12 +102,18 @@ pub struct PageRequest<'a> {
     pub known_templates: &'a str,
     /// JSON array of families on hold.
     pub held_families: &'a str,
+    /// How long admitted bulk rows may take to drain, in ms: two ticks.
+    pub drain_ms: i64,
+    /// Time between two calls at the provider's pace, in ms; 0 where there is none, and no limit of admission.
+    pub pace_interval_ms: i64,
+    /// JSON object: the time between two mails of each family that has a pace of its own, in ms.
+    pub family_intervals: &'a str,
 }
 
 /// What a page of the relay brought.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Rows to publish, oldest first.
+    /// Rows to publish, the most urgent first, then the oldest.
     pub reserved: Vec<Reservation>,
     /// Rows that this page ended, drove again or put aside.
     pub moved: usize,
@@ -128,6 +136,10 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
     let rows = Value::Integer(i64::try_from(request.rows_max).unwrap_or(i64::MAX));
     let known = Value::Text(request.known_templates.to_owned());
     let held = Value::Text(request.held_families.to_owned());
+    let admit = AdmitRequest {
+        page: request,
+        held: held.clone(),
+    };
     let statements = vec![
         schema_guard(),
         Statement::new(
@@ -157,6 +169,7 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
                 Value::Integer(request.now.get().saturating_add(request.put_aside_ms)),
             ],
         ),
+        admit::reserve(&admit),
         Statement::new(
             RESERVE,
             vec![
@@ -178,7 +191,8 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
         moved = moved.saturating_add(rows_at::<Moved>(&results, position)?.len());
     }
     let mut reserved: Vec<Sequenced> = rows_at(&results, 4)?;
-    reserved.sort_by_key(|row| row.seq);
+    reserved.extend(rows_at::<Sequenced>(&results, 5)?);
+    reserved.sort_by_key(|row| (row.priority, row.seq));
     Ok(Page {
         reserved: reserved.into_iter().map(|row| row.reservation).collect(),
         moved,
@@ -190,6 +204,7 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
 }
 
 struct Sequenced {
+    priority: u8,
     seq: i64,
     reservation: Reservation,
 }
@@ -197,16 +212,21 @@ struct Sequenced {
 impl FromRow for Sequenced {
     fn from_row(row: Row<'_>) -> Result<Self, DatabaseError> {
         Ok(Self {
+            priority: row.get("priority")?,
             seq: row.get("seq")?,
             reservation: Reservation::from_row(row)?,
         })
     }
 }
 
-/// The first rows that are due for the relay. `?1` rows at most, `?2` now.
+/// The first rows that are due for the relay and need no admission. `?1` rows at most, `?2` now.
 macro_rules! page {
     () => {
-        "(SELECT seq FROM outbox WHERE relay_at <= ?2 ORDER BY relay_at, seq LIMIT ?1)"
+        concat!(
+            "(SELECT seq FROM ",
+            singles!(),
+            " AND relay_at <= ?2 ORDER BY relay_at, seq LIMIT ?1)"
+        )
     };
 }
 
@@ -264,6 +284,6 @@ const RESERVE: &str = concat!(
        relay_at = ?2 + min(?3 << min(publish_count, 20), ?4), updated_at = ?2
      WHERE seq IN ",
     page!(),
-    " RETURNING seq, id, publish_count, claim_count,
+    " RETURNING priority, seq, id, publish_count, claim_count,
        max(coalesce(next_attempt_at, 0), coalesce(not_before, 0)) AS due_at"
 );

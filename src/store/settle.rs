@@ -112,7 +112,6 @@ pub async fn settle(
     now: Millis,
     settlements: &[Settlement],
     pause: Option<&NewPause>,
-    lift_probe: bool,
 ) -> Result<Settled, DatabaseError> {
     struct Begun {
         begun: u8,
@@ -132,9 +131,6 @@ pub async fn settle(
             ],
         ));
         list.push(Statement::new(PAUSE_NOW, vec![Value::Integer(now.get())]));
-    }
-    if lift_probe {
-        list.push(Statement::new(LIFT, vec![Value::Text(token.to_owned())]));
     }
     let results = database.run(Transaction::repeatable_write(list)).await?;
     let mut settled = read(&results, settlements)?;
@@ -162,11 +158,12 @@ pub(super) fn statements(token: &str, at: Millis, settlements: &[Settlement]) ->
         Statement::new(ACCEPT, vec![list.clone(), now.clone()]),
         Statement::new(ACCEPT_REFUSED, vec![list.clone(), now.clone()]),
         Statement::new(SECOND_MAIL, vec![list.clone(), now.clone()]),
-        Statement::new(MOVE, vec![list.clone(), token, now.clone()]),
-        Statement::new(WHERE_NOW, vec![list, now]),
+        Statement::new(MOVE, vec![list.clone(), token.clone(), now.clone()]),
+        Statement::new(WHERE_NOW, vec![list.clone(), now.clone()]),
     ];
     // Last: where the rows stand is read at a fixed place of the answer.
     statements.extend(late);
+    statements.extend(super::pauses::proved_by(&list, token, now));
     statements
 }
 
@@ -258,11 +255,8 @@ const WHERE_NOW: &str = "SELECT o.id, o.status, o.next_attempt_at, o.provider_me
 const PAUSE: &str = "INSERT INTO pauses (scope, reason, until, strikes, created_at)
   VALUES ('*', ?1, ?2 + min(?3, ?4), 1, ?2)
   ON CONFLICT (scope) DO UPDATE SET
-    reason = ?1, strikes = strikes + 1, until = ?2 + min(?3 << min(strikes, 20), ?4), probe_token = NULL
+    reason = ?1, set_by = 'system', strikes = strikes + 1, until = ?2 + min(?3 << min(strikes, 20), ?4), probe_token = NULL
   WHERE probe_token = ?5 OR until <= ?2";
 
 /// Whether the pause began with this settle; a repetition binds the same time. ?1 now
 const PAUSE_NOW: &str = "SELECT created_at = ?1 AND strikes = 1 AS begun FROM pauses WHERE scope = '*'";
-
-/// The probe's mail got an answer that proves the account works. ?1 token
-const LIFT: &str = "DELETE FROM pauses WHERE probe_token = ?1";

@@ -99,4 +99,44 @@ macro_rules! held {
     };
 }
 
-pub(super) use {due, held, movable, paused_until, stop_assignments, stop_cause};
+/// The open rows that the relay hands over as soon as they are due, by their own index. Bulk rows are among them where
+/// they are in doubt, whose provider window runs, and where they were admitted and their message got lost.
+macro_rules! singles {
+    () => {
+        "outbox INDEXED BY outbox_due_single
+           WHERE relay_at IS NOT NULL AND (bulk = 0 OR doubts > 0 OR status IN ('enqueued', 'processing'))"
+    };
+}
+
+/// The bulk rows that wait for their admission, by the index given.
+macro_rules! bulk_waiting {
+    ($index:literal) => {
+        concat!(
+            "outbox INDEXED BY ",
+            $index,
+            "
+               WHERE relay_at IS NOT NULL AND bulk = 1 AND doubts = 0 AND status IN ('pending', 'retry')"
+        )
+    };
+}
+
+/// The families of which bulk rows wait, as a table `waiting (family)`: one look into the index for each.
+macro_rules! waiting_families {
+    () => {
+        concat!(
+            "waiting (family) AS (
+               SELECT (SELECT min(family) FROM ",
+            super::shared_sql::bulk_waiting!("outbox_due_bulk"),
+            ")
+               UNION ALL
+               SELECT (SELECT min(family) FROM ",
+            super::shared_sql::bulk_waiting!("outbox_due_bulk"),
+            " AND family > waiting.family)
+               FROM waiting WHERE waiting.family IS NOT NULL)"
+        )
+    };
+}
+
+pub(super) use {
+    bulk_waiting, due, held, movable, paused_until, singles, stop_assignments, stop_cause, waiting_families,
+};

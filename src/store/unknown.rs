@@ -289,10 +289,10 @@ const NOT_SENT: &str = "UPDATE outbox SET
 /// first row: an intake that is repeated finds that one. ?1 id, ?2 new id, ?3 now, ?4 relay time
 const INSERT_RESEND: &str = "INSERT INTO outbox (id, family, template, revision, resend, resend_of, fingerprint,
     fingerprint_version, fingerprint_secret_id, recipient_hash, idempotency_key, status, cause, publish_count, relay_at,
-    not_before, not_after, letter_bytes, created_at, updated_at)
+    not_before, not_after, letter_bytes, created_at, updated_at, priority, bulk, domain_hash)
   SELECT ?2, family, template, revision, resend + 1, id, fingerprint, fingerprint_version, fingerprint_secret_id,
     recipient_hash, substr(idempotency_key, 1, length(idempotency_key) - length(resend)) || (resend + 1),
-    'pending', 'sent_again', 1, ?4, not_before, not_after, letter_bytes, ?3, ?3
+    'pending', 'sent_again', 1, ?4, not_before, not_after, letter_bytes, ?3, ?3, priority, bulk, domain_hash
   FROM outbox WHERE id = ?1";
 
 /// ?1 id, ?2 new id

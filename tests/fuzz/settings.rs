@@ -36,6 +36,7 @@ const NUMBERS: &[&str] = &[
     "DATABASE_TIMEOUT_MS",
     "CALLS_AT_ONCE",
     "PACE_PER_SECOND",
+    "PACE_PER_DOMAIN_PER_MINUTE",
     "PACE_WAIT_MS",
     "LEASE_MS",
     "CLOCK_SKEW_MS",

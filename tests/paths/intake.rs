@@ -201,6 +201,9 @@ async fn a_shadowed_row_is_settled_at_once_and_never_sent() {
     let letter =
         json!({ "v": 1, "to": { "email": "a@example.com" }, "content": { "subject": "s", "text": "t" } }).to_string();
     let shadowed = NewIntent {
+        domain_hash: "d".to_owned(),
+        priority: 5,
+        bulk: 0,
         id: "ntc_shadowed00".to_owned(),
         family: "notice".to_owned(),
         template: None,

@@ -11,6 +11,7 @@
     reason = "a test stops where something is not as expected, in its helpers too"
 )]
 
+mod admission;
 mod answers;
 mod attachments;
 mod backoff;
@@ -20,6 +21,7 @@ mod dead_letters;
 mod discard;
 mod doors;
 mod doubt;
+mod drain;
 mod freeze;
 mod happy;
 mod health;
@@ -31,8 +33,10 @@ mod ledger;
 mod lift;
 mod look_up;
 mod migrations;
+mod pace;
 mod parked_bodies;
 mod parking;
+mod pauses;
 mod plans;
 mod poison;
 mod privacy;

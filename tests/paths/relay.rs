@@ -277,6 +277,9 @@ async fn a_row_of_a_held_family_waits_without_burning_anything() {
         window_ms: 82_800_000,
         known_templates: r#"[{"family":"notice","template":null,"version":null}]"#,
         held_families: r#"["notice"]"#,
+        drain_ms: 120_000,
+        pace_interval_ms: 0,
+        family_intervals: "{}",
     };
     let held = reserve_page(world.database(), &page).await.expect("a page");
     assert_eq!((held.reserved.len(), held.moved), (0, 1));

@@ -25,6 +25,7 @@ const USUAL: &[(&str, &str)] = &[
     ),
     ("WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ("PACE_PER_SECOND", "0"),
+    ("PACE_PER_DOMAIN_PER_MINUTE", "0"),
     ("SUBREQUEST_BUDGET", "1000"),
 ];
 

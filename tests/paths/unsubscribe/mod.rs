@@ -30,6 +30,8 @@ fn notice(key: &str, to: &str) -> Json {
 
 async fn record(world: &TestWorld, intents: &[Json]) -> Vec<String> {
     let accepted = world.intake(intents).await.expect("recorded");
+    // Announcements are bulk: the relay admits them.
+    world.tick().await;
     accepted.receipts.into_iter().map(|receipt| receipt.id).collect()
 }
 

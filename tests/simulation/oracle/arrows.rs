@@ -69,7 +69,13 @@ const UNREADABLE: [&str; 2] = ["claims_exhausted", "outbox_id_unclaimed"];
 const SUPPRESSED: &[&str] = &["recipient_suppressed", "unsubscribed"];
 
 /// Rows that are put aside, by the claim or by the relay, or given back by the dead-letter queue.
-const ASIDE: &[&str] = &["paused", "held", "provider_scope_changed", "queue_exhausted"];
+const ASIDE: &[&str] = &[
+    "paused",
+    "pause_lifted",
+    "held",
+    "provider_scope_changed",
+    "queue_exhausted",
+];
 
 /// A repetition whose first mail was proved meanwhile, or a producer's second thought.
 const CALLED_OFF: &[&str] = &["first_was_sent", "canceled_by_producer"];
