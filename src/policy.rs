@@ -23,6 +23,7 @@ pub struct Policy {
     kinds: Vec<Kind>,
     known_templates: String,
     held_families: String,
+    batch_families: String,
 }
 
 impl Policy {
@@ -61,7 +62,13 @@ impl Policy {
             .filter(|kind| kind.family.mode == Mode::Hold)
             .map(|kind| kind.family.name)
             .collect();
+        let batch: Vec<&str> = kinds
+            .iter()
+            .filter(|kind| kind.family.batch)
+            .map(|kind| kind.family.name)
+            .collect();
         Self {
+            batch_families: json!(batch).to_string(),
             known_templates: json!(known).to_string(),
             held_families: json!(held).to_string(),
             kinds,
@@ -100,5 +107,10 @@ impl Policy {
     /// JSON array of the families that are on hold.
     pub(crate) fn held_families(&self) -> &str {
         &self.held_families
+    }
+
+    /// JSON array of the families whose mails go out together.
+    pub(crate) fn batch_families(&self) -> &str {
+        &self.batch_families
     }
 }

@@ -21,6 +21,7 @@ mod batch;
 mod calls;
 mod decision;
 mod finish;
+mod parcel;
 mod prepare;
 mod run;
 mod verdict;

@@ -69,7 +69,8 @@ impl Mailer for ProviderMailer {
             return MailAnswer::Disconnected;
         }
         let signal = time_limit(self.timeout);
-        let url = format!("{}/emails", self.url);
+        let door = if request.batch { "emails/batch" } else { "emails" };
+        let url = format!("{}/{door}", self.url);
         let response = post(&url, headers, request.body, &signal).await;
         mail_answer(response, &signal, PROVIDER_ANSWER_BYTES_MAX).await
     }

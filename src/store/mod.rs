@@ -3,6 +3,7 @@
 //! Each function is one transaction and one round trip. Where statements may run twice because an answer was lost, the
 //! function's comment says why that is harmless.
 
+pub mod batches;
 pub mod claim;
 pub mod database;
 pub mod dead_letters;

@@ -4,6 +4,7 @@
 use libsql::Value;
 use serde::Serialize;
 
+use super::batches::{self, BatchOpening, OpenedBatch, Opener};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::lists::lists;
 use super::row::{row, rows_at};
@@ -59,6 +60,8 @@ pub struct OpenRequest<'a> {
     pub provider_scope: &'a str,
     /// Rows to open an attempt for, in the order of their slots.
     pub openings: &'a [Opening<'a>],
+    /// Calls that carry several mails, after those.
+    pub batches: &'a [BatchOpening<'a>],
     /// Rows that cannot be sent.
     pub rejections: &'a [Rejection<'a>],
     /// Results of the wave before; empty for the first.
@@ -105,6 +108,8 @@ row!(LostRow { id, claim_expires_at });
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
+    /// The batches whose attempts are open, every one of them.
+    pub batches: Vec<OpenedBatch>,
     /// Rows that were no longer ours: nothing of them was changed.
     pub lost: Vec<LostRow>,
     /// What became of the wave before.
@@ -163,10 +168,39 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
                 now.clone(),
                 provider.clone(),
                 interval.clone(),
-                wait,
+                wait.clone(),
             ],
         ),
-        Statement::new(TAKE_PACE, vec![provider, token.clone(), interval, openings.clone()]),
+        Statement::new(
+            TAKE_PACE,
+            vec![provider.clone(), token.clone(), interval.clone(), openings.clone()],
+        ),
+    ]);
+    let batches = batches::opened(
+        request.batches,
+        &Opener {
+            token: &token,
+            now: &now,
+            provider: &provider,
+            provider_scope: &Value::Text(request.provider_scope.to_owned()),
+            interval: &interval,
+            wait: &wait,
+        },
+    );
+    let batches_at = statements
+        .len()
+        .saturating_add(batches.len())
+        .checked_sub(1)
+        .filter(|_| !batches.is_empty());
+    statements.extend(batches);
+    let members = request.batches.iter().flat_map(|batch| &batch.members);
+    let to_open: Vec<&str> = request
+        .openings
+        .iter()
+        .map(|opening| opening.id)
+        .chain(members.map(|member| member.id))
+        .collect();
+    statements.extend([
         Statement::new(
             REJECT,
             vec![
@@ -178,7 +212,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
         Statement::new(
             NO_SLOT,
             vec![
-                openings.clone(),
+                Value::Text(serde_json::json!(to_open).to_string()),
                 token.clone(),
                 now.clone(),
                 Value::Integer(request.pace_wait_ms_max),
@@ -187,10 +221,8 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
     ]);
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
-    let ids: Vec<&str> = request
-        .openings
-        .iter()
-        .map(|opening| opening.id)
+    let ids: Vec<&str> = to_open
+        .into_iter()
         .chain(request.rejections.iter().map(|rejection| rejection.id))
         .collect();
     let ids = Value::Text(serde_json::json!(ids).to_string());
@@ -199,6 +231,10 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
         lost: rows_at(&results, opened_at.saturating_add(1))?,
+        batches: match batches_at {
+            Some(at) => rows_at(&results, at)?,
+            None => Vec::new(),
+        },
         settled: settle::read(&results, request.settlements)?,
     })
 }
@@ -249,12 +285,12 @@ const REJECT: &str = "UPDATE outbox SET
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
 
-/// processing -> retry: the pace gave no slot in time. No try is burnt, and what ran alone runs alone again. ?1 openings, ?2 token, ?3 now, ?4 wait
+/// processing -> retry: the pace gave no slot in time. No try is burnt, and what ran alone runs alone again. ?1 ids, ?2 token, ?3 now, ?4 wait
 const NO_SLOT: &str = "UPDATE outbox SET
     status = 'retry', cause = 'paced', next_attempt_at = ?3 + ?4, relay_at = ?3 + ?4,
     claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
   FROM json_each(?1) j
-  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'
+  WHERE outbox.id = j.value AND outbox.claim_token = ?2 AND outbox.status = 'processing'
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = outbox.id AND a.claim_token = ?2)";
 
 /// ?1 openings, ?2 token

@@ -13,6 +13,7 @@
 
 mod answers;
 mod backoff;
+mod batches;
 mod claim;
 mod dead_letters;
 mod discard;
