@@ -22,6 +22,7 @@ pub mod parking;
 mod prune;
 pub mod publish;
 pub mod queues;
+mod ready;
 pub mod receipts;
 pub mod row;
 pub mod settle;
