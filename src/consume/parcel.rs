@@ -102,7 +102,9 @@ fn again(
             .map_err(|_| "seal_corrupt"),
         None => Err("seal_missing"),
     };
-    let mails = sealed.as_ref().map_or(Err("seal_missing"), |sealed| mails_in(sealed.body()));
+    let mails = sealed
+        .as_ref()
+        .map_or(Err("seal_missing"), |sealed| mails_in(sealed.body()));
     let sealed = sealed.and_then(|sealed| mails.map(|_| sealed));
     let mut mine: Vec<&ClaimedRow> = members
         .iter()

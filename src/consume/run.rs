@@ -148,13 +148,7 @@ impl<W: World> Run<'_, W> {
     }
 
     /// Steps 2 to 4, in one wave or several. Returns how many calls that could be.
-    async fn send(
-        &self,
-        claimed: Claimed,
-        alone: bool,
-        claim: &Claim,
-        fates: &mut BTreeMap<String, Fate>,
-    ) -> usize {
+    async fn send(&self, claimed: Claimed, alone: bool, claim: &Claim, fates: &mut BTreeMap<String, Fate>) -> usize {
         let (ready, mut unreadable) = parcels(claimed, alone, self.world.random(), self.config);
         let calls = ready.len();
         for row in &unreadable {

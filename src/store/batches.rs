@@ -98,10 +98,7 @@ pub(super) use whole_batches;
 /// Repeatable: a second run finds nothing left to end or to give up.
 pub(super) fn judged(ids: &Value, now: &Value, window: &Value, known: &Value, deaths: &Value) -> [Statement; 2] {
     let args = || vec![ids.clone(), now.clone(), window.clone(), known.clone(), deaths.clone()];
-    [
-        Statement::new(STOP_BATCH, args()),
-        Statement::new(DISSOLVE, args()),
-    ]
+    [Statement::new(STOP_BATCH, args()), Statement::new(DISSOLVE, args())]
 }
 
 /// The batches of `ids` with what must be said of each as a whole.
@@ -217,10 +214,7 @@ pub(super) fn opened(batches: &[BatchOpening<'_>], by: &Opener<'_>) -> Vec<State
             body,
         })
     }));
-    let mut statements = vec![
-        Statement::new(MAKE_BATCH, ours()),
-        Statement::new(JOIN_BATCH, ours()),
-    ];
+    let mut statements = vec![Statement::new(MAKE_BATCH, ours()), Statement::new(JOIN_BATCH, ours())];
     statements.extend(
         bytes
             .into_iter()
@@ -240,12 +234,7 @@ pub(super) fn opened(batches: &[BatchOpening<'_>], by: &Opener<'_>) -> Vec<State
         ),
         Statement::new(
             TAKE_PACE_BATCH,
-            vec![
-                by.provider.clone(),
-                by.token.clone(),
-                by.interval.clone(),
-                list.clone(),
-            ],
+            vec![by.provider.clone(), by.token.clone(), by.interval.clone(), list.clone()],
         ),
         Statement::new(OPENED_BATCH, vec![list, by.token.clone()]),
     ]);
@@ -253,7 +242,8 @@ pub(super) fn opened(batches: &[BatchOpening<'_>], by: &Opener<'_>) -> Vec<State
 }
 
 /// Only where every member is ours and was never frozen. ?1 batches, ?2 token, ?3 now, ?4 provider, ?5 scope
-const MAKE_BATCH: &str = "INSERT INTO provider_batches (id, sha256, provider, provider_scope, family, members, created_at)
+const MAKE_BATCH: &str =
+    "INSERT INTO provider_batches (id, sha256, provider, provider_scope, family, members, created_at)
   SELECT j.value ->> 'id', j.value ->> 'sha256', ?4, ?5, j.value ->> 'family',
     json_array_length(j.value, '$.members'), ?3
   FROM json_each(?1) j

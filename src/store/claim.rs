@@ -5,7 +5,7 @@ use libsql::Value;
 use super::batches::{self, ClaimedBatch, FETCH_BATCHES, whole_batches};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
-use super::ready::{own_account, ready};
+use super::ready::{own_account, ready, sendable};
 use super::row::{row, rows_at};
 use super::shared_sql::{due, held, movable, paused_until, stop_assignments, stop_cause};
 use crate::outbox::status::Status;

@@ -41,10 +41,16 @@ macro_rules! ready {
                  max(mine) OVER whole AS mine_any, max(alone) OVER whole AS alone_any
                FROM (SELECT o.id, o.seq, o.batch_id, coalesce(o.seal_bytes, o.letter_bytes) AS bytes,
                    CASE WHEN o.seal_sha256 IS NULL AND o.batch_refused = 0 AND EXISTS
-                     (SELECT 1 FROM json_each(", $families, ") k WHERE k.value = o.family) THEN o.family END AS joins,
-                   o.status = 'processing' AND o.claim_token = ", $token, " AS mine,
+                     (SELECT 1 FROM json_each(",
+            $families,
+            ") k WHERE k.value = o.family) THEN o.family END AS joins,
+                   o.status = 'processing' AND o.claim_token = ",
+            $token,
+            " AS mine,
                    o.suspect = 1 OR o.status = 'processing' AS alone,
-                   (o.status = 'processing' AND o.claim_token = ", $token, " OR ",
+                   (o.status = 'processing' AND o.claim_token = ",
+            $token,
+            " OR ",
             movable!($now),
             " AND ",
             due!($now),
@@ -57,9 +63,11 @@ macro_rules! ready {
             whole_batches!(),
             " w JOIN outbox o ON o.id = w.id WHERE o.relay_at IS NOT NULL) AS flags
                WINDOW whole AS (PARTITION BY coalesce(batch_id, id))) AS unit
-             WHERE may_all AND (mine_any OR alone_any = ", $suspects, ")) AS ready"
+             WHERE may_all AND (mine_any OR alone_any = ",
+            $suspects,
+            ")) AS ready"
         )
     };
 }
 
-pub(super) use {own_account, ready};
+pub(super) use {own_account, ready, sendable};

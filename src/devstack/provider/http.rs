@@ -109,11 +109,7 @@ async fn take(shared: Arc<Shared>, cut: Cut, asking: Asking, request: Request) -
         let text = "The request body is too large or was cut off.";
         let refusal = Refusal::new(413, ErrorName::PayloadTooLarge, text);
         let call = asking.call(b"");
-        return whole(
-            shared
-                .model()
-                .turn_away(shared.now(), &call, "POST", door, &refusal),
-        );
+        return whole(shared.model().turn_away(shared.now(), &call, "POST", door, &refusal));
     };
     // A task of its own: the provider goes on when the client hangs up.
     let task = tokio::spawn(work(Arc::clone(&shared), asking, body));

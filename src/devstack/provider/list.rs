@@ -71,11 +71,7 @@ pub fn recipients(body: Option<&Value>) -> Vec<String> {
 ///
 /// # Errors
 /// The first thing wrong; where wrong mails are only to be named, what is wrong with the list as a whole.
-pub fn check(
-    body: Option<&Value>,
-    validation: Validation,
-    example_domains_allowed: bool,
-) -> Result<MailList, Refusal> {
+pub fn check(body: Option<&Value>, validation: Validation, example_domains_allowed: bool) -> Result<MailList, Refusal> {
     let Some(list) = body.and_then(Value::as_array) else {
         let text = "The request body is not an array of emails.";
         return Err(Refusal::new(400, ErrorName::ValidationError, text));
@@ -91,7 +87,9 @@ pub fn check(
             if mail.attachments.is_empty() {
                 Ok(mail)
             } else {
-                Err(Refusal::field("The `attachments` field is not supported in batch emails."))
+                Err(Refusal::field(
+                    "The `attachments` field is not supported in batch emails.",
+                ))
             }
         });
         match (checked, validation) {

@@ -312,19 +312,19 @@ impl Model {
             Ok(pass) => pass,
             Err((pass, reply)) => return (pass, Err(reply)),
         };
-        let judged =
-            self.judge_key(now, call.idempotency_key, body)
-                .and_then(|replay| match replay {
-                    Some(first) => Ok(Work::Replay(first)),
-                    None => match call.list {
-                        None => mail::check(parsed, self.settings.example_domains_allowed).map(|mail| MailList {
-                            mails: vec![mail],
-                            errors: None,
-                        }),
-                        Some(validation) => list::check(parsed, validation, self.settings.example_domains_allowed),
-                    }
-                    .map(Work::Accept),
-                });
+        let judged = self
+            .judge_key(now, call.idempotency_key, body)
+            .and_then(|replay| match replay {
+                Some(first) => Ok(Work::Replay(first)),
+                None => match call.list {
+                    None => mail::check(parsed, self.settings.example_domains_allowed).map(|mail| MailList {
+                        mails: vec![mail],
+                        errors: None,
+                    }),
+                    Some(validation) => list::check(parsed, validation, self.settings.example_domains_allowed),
+                }
+                .map(Work::Accept),
+            });
         (pass, judged.map_err(|refusal| pass.mark(refusal.reply())))
     }
 

@@ -61,7 +61,8 @@ async fn a_program_that_knows_no_batches_leaves_their_mails_alone() {
 async fn no_attempt_is_opened_beside_the_batch() {
     let world = world().await;
     let ids = in_doubt(&world).await;
-    let open = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at) VALUES ('att_x', ?1, 'c', 1, 1)";
+    let open =
+        "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at) VALUES ('att_x', ?1, 'c', 1, 1)";
     refused(&world, open, vec![ids[0].clone().into()]).await;
     let other = "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at, batch_id)
       VALUES ('att_x', ?1, 'c', 1, 1, 'bat_other')";

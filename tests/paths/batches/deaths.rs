@@ -46,7 +46,9 @@ async fn a_batch_whose_worker_died_runs_alone_and_whole() {
 async fn two_workers_with_messages_of_one_batch_make_one_call() {
     let world = world().await;
     let ids = campaign(&world, 4).await;
-    world.mailer.fault(sealpost::devstack::provider::fault::FaultKind::RateLimit, 1);
+    world
+        .mailer
+        .fault(sealpost::devstack::provider::fault::FaultKind::RateLimit, 1);
     world.deliver().await;
     world.clock.advance(Duration::from_secs(300));
     let (first, second) = ([ids[0].as_str(), &ids[1]], [ids[2].as_str(), &ids[3]]);
@@ -54,7 +56,12 @@ async fn two_workers_with_messages_of_one_batch_make_one_call() {
     assert_eq!(states(&world, &ids).await, vec!["sent"; 4]);
     assert_eq!(requests(&world).len(), 2);
     let all: Vec<Decision> = one.into_iter().chain(two).collect();
-    assert_eq!(all.iter().filter(|decision| **decision == Decision::Acknowledge).count(), 2);
+    assert_eq!(
+        all.iter()
+            .filter(|decision| **decision == Decision::Acknowledge)
+            .count(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -64,7 +71,12 @@ async fn a_batch_that_was_frozen_and_never_opened_can_be_given_up() {
     world
         .sql(
             "INSERT INTO pace (name, next_free_at) VALUES ('resend', ?1)",
-            vec![sealpost::ports::Clock::now(&world.clock).plus(Duration::from_secs(20)).get().into()],
+            vec![
+                sealpost::ports::Clock::now(&world.clock)
+                    .plus(Duration::from_secs(20))
+                    .get()
+                    .into(),
+            ],
         )
         .await;
     world.deliver().await;

@@ -4,7 +4,7 @@ use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::ports::MailAnswer;
 
 use super::{campaign, deliver, ids_are_right, mails_to, number, requests, states, suppress, world};
-use crate::support::{TestWorld, TestQueue};
+use crate::support::{TestQueue, TestWorld};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -120,7 +120,10 @@ async fn an_unsubscription_after_a_doubt_does_the_same() {
     let world = world().await;
     let ids = in_doubt(&world).await;
     crate::unsubscribe::click(&world, &ids[1]).await;
-    assert_eq!(world.state(&ids[1]).await, ("unknown".to_owned(), "unsubscribed".to_owned()));
+    assert_eq!(
+        world.state(&ids[1]).await,
+        ("unknown".to_owned(), "unsubscribed".to_owned())
+    );
     world.clock.advance(MINUTE);
     deliver(&world, &ids).await;
     assert_eq!(states(&world, &ids).await, vec!["unknown"; 5]);
@@ -160,7 +163,11 @@ async fn a_refusal_after_a_doubt_makes_all_of_them_unknown() {
 async fn a_list_of_another_length_is_believed_for_nobody() {
     let world = world().await;
     let ids = campaign(&world, 3).await;
-    world.mailer.answers.borrow_mut().push_back(answer(r#"{"data":[{"id":"x1"},{"id":"x2"}]}"#));
+    world
+        .mailer
+        .answers
+        .borrow_mut()
+        .push_back(answer(r#"{"data":[{"id":"x1"},{"id":"x2"}]}"#));
     world.deliver().await;
     assert_eq!(states(&world, &ids).await, vec!["retry"; 3]);
     world.clock.advance(MINUTE);
@@ -201,7 +208,11 @@ async fn one_id_for_two_mails_is_a_conflict() {
 async fn a_mail_by_itself_never_gets_an_id_of_a_batch() {
     let world = world().await;
     let ids = campaign(&world, 2).await;
-    world.mailer.answers.borrow_mut().push_back(answer(r#"{"data":[{"id":"x1"},{"id":"x2"}]}"#));
+    world
+        .mailer
+        .answers
+        .borrow_mut()
+        .push_back(answer(r#"{"data":[{"id":"x1"},{"id":"x2"}]}"#));
     world.deliver().await;
     assert_eq!(states(&world, &ids).await, ["sent", "sent"]);
     world.notices(1).await;

@@ -62,7 +62,13 @@ async fn a_refused_batch_is_given_up_once_and_its_mails_go_out_one_by_one() {
     let mut refusal = Fault::once(FaultKind::Refuse);
     refusal.count = -1;
     refusal.matches.to = Some("c2@".to_owned());
-    world.mailer.model.borrow_mut().faults().add(vec![refusal]).expect("a rule fits");
+    world
+        .mailer
+        .model
+        .borrow_mut()
+        .faults()
+        .add(vec![refusal])
+        .expect("a rule fits");
     world.deliver().await;
     assert_eq!(states(&world, &ids).await, vec!["retry"; 4]);
     world.clock.advance(MINUTE);
@@ -70,8 +76,14 @@ async fn a_refused_batch_is_given_up_once_and_its_mails_go_out_one_by_one() {
     assert_eq!(states(&world, &ids).await, ["sent", "sent", "failed", "sent"]);
     let doors: Vec<String> = requests(&world).into_iter().map(|(path, _, _)| path).collect();
     assert_eq!(doors, ["/emails/batch", "/emails", "/emails", "/emails", "/emails"]);
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox WHERE batch_refused = 1").await, 4);
-    assert_eq!(number(&world, "SELECT count(*) FROM provider_batches WHERE refused = 1").await, 1);
+    assert_eq!(
+        number(&world, "SELECT count(*) FROM outbox WHERE batch_refused = 1").await,
+        4
+    );
+    assert_eq!(
+        number(&world, "SELECT count(*) FROM provider_batches WHERE refused = 1").await,
+        1
+    );
     assert_eq!(number(&world, "SELECT count(*) FROM batch_seals").await, 0);
     ids_are_right(&world).await;
 }
@@ -98,7 +110,13 @@ async fn a_sender_of_one_mail_that_is_not_verified_pauses_nobody() {
     let mut refusal = Fault::once(FaultKind::UnverifiedDomain);
     refusal.count = -1;
     refusal.matches.to = Some("c1@".to_owned());
-    world.mailer.model.borrow_mut().faults().add(vec![refusal]).expect("a rule fits");
+    world
+        .mailer
+        .model
+        .borrow_mut()
+        .faults()
+        .add(vec![refusal])
+        .expect("a rule fits");
     world.deliver().await;
     world.clock.advance(MINUTE);
     deliver(&world, &ids).await;
@@ -125,7 +143,10 @@ async fn a_member_that_is_too_late_leaves_a_batch_that_was_never_accepted() {
     let end = sealpost::ports::Clock::now(&world.clock).plus(3 * MINUTE);
     let mut late = super::mail("c1");
     late["notAfter"] = serde_json::json!(end.to_string());
-    let accepted = world.intake(&[super::mail("c0"), late, super::mail("c2")]).await.expect("recorded");
+    let accepted = world
+        .intake(&[super::mail("c0"), late, super::mail("c2")])
+        .await
+        .expect("recorded");
     let ids: Vec<String> = accepted.receipts.into_iter().map(|one| one.id).collect();
     world.mailer.fault(FaultKind::RateLimit, 1);
     world.deliver().await;

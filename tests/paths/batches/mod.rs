@@ -110,7 +110,10 @@ pub async fn states(world: &TestWorld, ids: &[String]) -> Vec<String> {
 /// Each row has the message id of the mail that carries its own tag.
 pub async fn ids_are_right(world: &TestWorld) {
     let rows = world
-        .sql("SELECT id, provider_message_id FROM outbox WHERE status = 'sent'", vec![])
+        .sql(
+            "SELECT id, provider_message_id FROM outbox WHERE status = 'sent'",
+            vec![],
+        )
         .await;
     let model = world.mailer.model.borrow();
     for row in rows {

@@ -76,7 +76,10 @@ impl State {
             let keys = self.keys_of.entry(fact.clone()).or_default();
             keys.insert(key.to_owned());
             let others: BTreeSet<String> = keys.iter().filter(|other| *other != key).cloned().collect();
-            let batched = others.iter().chain([&key.to_owned()]).any(|key| self.batches.contains_key(key));
+            let batched = others
+                .iter()
+                .chain([&key.to_owned()])
+                .any(|key| self.batches.contains_key(key));
             if others.iter().any(|other| !batched || self.may_have_gone(other)) {
                 self.broken(Invariant::I5, format!("{fact} was requested under two keys"));
             }

@@ -35,15 +35,24 @@ static GIVEN_UP_IN_DOUBT: Planted = Planted {
     name: "a batch in doubt is given up",
     breaks: Invariant::I5,
     sql: &[
-        ("(given_up.stopped OR given_up.refused) AND NOT given_up.in_doubt", "true"),
-        ("judged.in_doubt AND (judged.stopped OR judged.over)", "judged.in_doubt AND judged.over"),
+        (
+            "(given_up.stopped OR given_up.refused) AND NOT given_up.in_doubt",
+            "true",
+        ),
+        (
+            "judged.in_doubt AND (judged.stopped OR judged.over)",
+            "judged.in_doubt AND judged.over",
+        ),
     ],
     schema: &[
         (
             "AND (m.doubts > 0 OR m.status IN ('sent', 'unknown') OR m.claim_expires_at > NEW.dissolved_at))",
             "AND m.claim_expires_at > NEW.dissolved_at)",
         ),
-        ("AND (OLD.doubts > 0 OR OLD.batch_id IS NULL OR NOT EXISTS", "AND (OLD.batch_id IS NULL OR NOT EXISTS"),
+        (
+            "AND (OLD.doubts > 0 OR OLD.batch_id IS NULL OR NOT EXISTS",
+            "AND (OLD.batch_id IS NULL OR NOT EXISTS",
+        ),
     ],
     ..BASE
 };
@@ -54,15 +63,36 @@ static SINGLY_BESIDE_ITS_BATCH: Planted = Planted {
     name: "a mail goes out beside its batch",
     breaks: Invariant::I5,
     sql: &[
-        ("JOIN outbox m ON m.batch_id = x.batch_id WHERE m.relay_at IS NOT NULL", "JOIN outbox m ON m.id = x.id"),
-        ("o.seal_sha256, s.body AS seal_body", "CASE WHEN o.batch_id IS NULL THEN o.seal_sha256 END AS seal_sha256, s.body AS seal_body"),
-        ("CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter, o.batch_id,", "l.body AS letter, NULL AS batch_id,"),
-        ("AND outbox.seal_sha256 IS NULL AND j.value -> '$.seal' <> 'null'", "AND j.value -> '$.seal' <> 'null'"),
-        ("o.id, o.seal_sha256, j.value ->> 'body'", "o.id, j.value ->> 'sha256', j.value ->> 'body'"),
+        (
+            "JOIN outbox m ON m.batch_id = x.batch_id WHERE m.relay_at IS NOT NULL",
+            "JOIN outbox m ON m.id = x.id",
+        ),
+        (
+            "o.seal_sha256, s.body AS seal_body",
+            "CASE WHEN o.batch_id IS NULL THEN o.seal_sha256 END AS seal_sha256, s.body AS seal_body",
+        ),
+        (
+            "CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter, o.batch_id,",
+            "l.body AS letter, NULL AS batch_id,",
+        ),
+        (
+            "AND outbox.seal_sha256 IS NULL AND j.value -> '$.seal' <> 'null'",
+            "AND j.value -> '$.seal' <> 'null'",
+        ),
+        (
+            "o.id, o.seal_sha256, j.value ->> 'body'",
+            "o.id, j.value ->> 'sha256', j.value ->> 'body'",
+        ),
     ],
     schema: &[
-        ("WHEN (SELECT o.batch_id FROM outbox o WHERE o.id = NEW.outbox_id) IS NOT NEW.batch_id", "WHEN false"),
-        ("WHEN OLD.seal_sha256 IS NOT NULL\n", "WHEN false AND OLD.seal_sha256 IS NOT NULL\n"),
+        (
+            "WHEN (SELECT o.batch_id FROM outbox o WHERE o.id = NEW.outbox_id) IS NOT NEW.batch_id",
+            "WHEN false",
+        ),
+        (
+            "WHEN OLD.seal_sha256 IS NOT NULL\n",
+            "WHEN false AND OLD.seal_sha256 IS NOT NULL\n",
+        ),
     ],
     ..BASE
 };
@@ -76,10 +106,12 @@ fn turned_around(answer: MailAnswer) -> MailAnswer {
     else {
         return answer;
     };
-    let turned = serde_json::from_slice::<serde_json::Value>(&body).ok().and_then(|mut json| {
-        json.get_mut("data")?.as_array_mut()?.reverse();
-        Some(json.to_string().into_bytes())
-    });
+    let turned = serde_json::from_slice::<serde_json::Value>(&body)
+        .ok()
+        .and_then(|mut json| {
+            json.get_mut("data")?.as_array_mut()?.reverse();
+            Some(json.to_string().into_bytes())
+        });
     MailAnswer::Response {
         status,
         retry_after,
@@ -100,8 +132,14 @@ static REPEATED_FOR_THE_SUPPRESSED: Planted = Planted {
     name: "a batch is repeated for the suppressed",
     breaks: Invariant::I7,
     sql: &[
-        ("judged.in_doubt AND (judged.stopped OR judged.over)", "judged.in_doubt AND judged.over"),
-        ("o.relay_at IS NULL THEN o.status <> 'sent'", "o.relay_at IS NULL THEN o.status IS NULL"),
+        (
+            "judged.in_doubt AND (judged.stopped OR judged.over)",
+            "judged.in_doubt AND judged.over",
+        ),
+        (
+            "o.relay_at IS NULL THEN o.status <> 'sent'",
+            "o.relay_at IS NULL THEN o.status IS NULL",
+        ),
     ],
     ..BASE
 };

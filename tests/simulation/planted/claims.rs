@@ -27,7 +27,10 @@ pub const ALL: [&Planted; 16] = [
 ];
 
 /// Rows whose claim ended run alone, and the program picks them out by their time once more: a second guard.
-const CLAIMED_LIKE_OTHERS: (&str, &str) = ("o.suspect = 1 OR o.status = 'processing' AS alone", "o.suspect = 1 AS alone");
+const CLAIMED_LIKE_OTHERS: (&str, &str) = (
+    "o.suspect = 1 OR o.status = 'processing' AS alone",
+    "o.suspect = 1 AS alone",
+);
 
 /// A row that is being worked on is claimed like any other.
 static LIVE_CLAIM_IGNORED: Planted = Planted {
