@@ -25,7 +25,7 @@ async fn hear(world: &TestWorld, contact: &str, kind: &str) {
         let address = format!("{contact}@example.com");
         let sent = model.ledger().sent().iter();
         let mail = sent.filter(|sent| sent.mail.to.iter().any(|to| to.contains(&address)));
-        mail.map(|sent| sent.id.clone()).last().expect("it went out")
+        mail.map(|sent| sent.id.clone()).next_back().expect("it went out")
     };
     let event = format!("msg_{contact}_{kind}");
     crate::receipts::hear(world, &event, &id, &format!("email.{kind}"), serde_json::json!({})).await;
@@ -142,7 +142,7 @@ async fn the_proof_of_one_keeps_the_others_together_and_brings_their_ids() {
     deliver(&world, &ids).await;
     assert_eq!(states(&world, &ids).await, vec!["sent"; 5]);
     let seen = requests(&world);
-    assert_eq!((seen.len(), &seen[0] == &seen[1]), (2, true));
+    assert_eq!((seen.len(), seen[0] == seen[1]), (2, true));
     assert_eq!(world.mailer.accepted(), 5);
     ids_are_right(&world).await;
 }
@@ -188,7 +188,7 @@ async fn a_place_without_an_id_leaves_that_mail_in_doubt() {
     deliver(&world, &ids).await;
     assert_eq!(states(&world, &ids).await, vec!["sent"; 3]);
     let seen = requests(&world);
-    assert_eq!((seen.len(), &seen[0] == &seen[1]), (2, true));
+    assert_eq!((seen.len(), seen[0] == seen[1]), (2, true));
     assert_eq!(mails_to(&world, "c1"), 1);
 }
 
