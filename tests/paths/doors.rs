@@ -264,7 +264,7 @@ async fn health_tells_details_to_operators_alone() {
         assert_eq!(body, json!({ "status": "ok", "troubles": [] }));
     }
     let body = get(&world, "/health", Some(OPERATOR)).await.body;
-    assert_eq!((&body["schemaVersion"], &body["parked"]), (&json!(2), &json!(0)));
+    assert_eq!((&body["schemaVersion"], &body["parked"]), (&json!(3), &json!(0)));
 }
 
 #[tokio::test]
