@@ -41,6 +41,7 @@ mod sim;
 mod stage;
 mod stop;
 mod store;
+mod together;
 mod trace;
 mod webhooks;
 

@@ -284,6 +284,7 @@ impl Setting {
             },
             pauses: if choices.chance(about, 200) { 1 } else { 0 },
         }
+        .perhaps_together(choices)
     }
 
     pub fn version(&self, program: Program) -> &'static Version {
