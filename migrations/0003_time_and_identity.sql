@@ -95,3 +95,131 @@ CREATE TABLE attachments (
 -- ---- Parked events --------------------------------------------------------------------------------------------------
 -- Events of the provider that nobody understood name people: their bodies go after the retention.
 CREATE INDEX parking_bodies ON parking (last_seen_at, hash) WHERE state = 'parked' AND source = 'receipts' AND body <> '';
+
+-- ---- Batches at the provider ----------------------------------------------------------------------------------------
+-- Up to a hundred mails of one family that go out in one call, frozen together before the first attempt. What is true
+-- stays true of each row by itself: its state, its attempts, its doubts. The batch is what is sealed, keyed and called.
+CREATE TABLE provider_batches (
+  -- Random; goes to the provider with every attempt as the idempotency key.
+  id TEXT NOT NULL PRIMARY KEY,
+  sha256 TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  provider_scope TEXT NOT NULL,
+  family TEXT NOT NULL,
+  members INTEGER NOT NULL CHECK (members BETWEEN 2 AND 100),
+  created_at INTEGER NOT NULL,
+  -- When it was given up, known not to have been accepted: its mails go on without it.
+  dissolved_at INTEGER,
+  -- 1: given up because the provider refused it, so that its mails go out one by one.
+  refused INTEGER NOT NULL DEFAULT 0 CHECK (refused IN (0, 1)),
+  CONSTRAINT only_dissolved_batches_are_refused CHECK (refused = 0 OR dissolved_at IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+-- Personal data: the request body of a batch, byte for byte, as every attempt sends it.
+CREATE TABLE batch_seals (
+  batch_id TEXT NOT NULL PRIMARY KEY REFERENCES provider_batches (id),
+  sha256 TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+
+-- The batch that the row is frozen in. While the row is open, its `provider_scope` is the account's with 'batch:' before
+-- it: a program that knows no batches finds an account that is not its own, and leaves the row alone.
+ALTER TABLE outbox ADD COLUMN batch_id TEXT
+  CONSTRAINT batches_are_sealed CHECK (batch_id IS NULL OR seal_sha256 IS NOT NULL);
+-- Its place in the batch's list, from 0.
+ALTER TABLE outbox ADD COLUMN batch_position INTEGER
+  CONSTRAINT members_have_a_place CHECK ((batch_position IS NULL) = (batch_id IS NULL));
+-- 1: a batch that it was in was refused; it goes out alone.
+ALTER TABLE outbox ADD COLUMN batch_refused INTEGER NOT NULL DEFAULT 0 CHECK (batch_refused IN (0, 1));
+CREATE INDEX outbox_batch ON outbox (batch_id, settled_at) WHERE batch_id IS NOT NULL;
+
+-- The batch whose call it was, NULL for a call of one mail. Each member of a batch has an attempt of its own.
+ALTER TABLE attempts ADD COLUMN batch_id TEXT;
+CREATE INDEX attempts_refused ON attempts (batch_id) WHERE batch_id IS NOT NULL AND outcome = 'refused';
+
+-- A mail goes out with its batch, or alone where it has none; never the one beside the other.
+CREATE TRIGGER attempts_keep_to_the_batch BEFORE INSERT ON attempts
+WHEN (SELECT o.batch_id FROM outbox o WHERE o.id = NEW.outbox_id) IS NOT NEW.batch_id
+BEGIN
+  SELECT raise(ABORT, 'an attempt beside the batch');
+END;
+
+-- The window of a key counts from the attempts under that key. What was tried under the key of a batch that was given up
+-- is known not to have been accepted.
+DROP TRIGGER attempts_opened;
+DROP TRIGGER attempts_closed;
+CREATE TRIGGER attempts_opened AFTER INSERT ON attempts BEGIN
+  UPDATE outbox SET
+    doubts = (SELECT count(*) FROM attempts a WHERE a.outbox_id = NEW.outbox_id AND a.ruled_out_at IS NULL
+      AND (a.outcome IS NULL OR a.outcome IN ('ambiguous', 'in_progress', 'payload_conflict'))),
+    window_anchor_at = (SELECT min(a.opened_at) FROM attempts a WHERE a.outbox_id = NEW.outbox_id
+      AND a.batch_id IS outbox.batch_id
+      AND (a.outcome IS NULL OR a.outcome NOT IN ('throttled', 'not_sent')))
+  WHERE id = NEW.outbox_id;
+END;
+CREATE TRIGGER attempts_closed AFTER UPDATE OF outcome, ruled_out_at ON attempts BEGIN
+  UPDATE outbox SET
+    doubts = (SELECT count(*) FROM attempts a WHERE a.outbox_id = NEW.outbox_id AND a.ruled_out_at IS NULL
+      AND (a.outcome IS NULL OR a.outcome IN ('ambiguous', 'in_progress', 'payload_conflict'))),
+    window_anchor_at = (SELECT min(a.opened_at) FROM attempts a WHERE a.outbox_id = NEW.outbox_id
+      AND a.batch_id IS outbox.batch_id
+      AND (a.outcome IS NULL OR a.outcome NOT IN ('throttled', 'not_sent')))
+  WHERE id = NEW.outbox_id;
+END;
+
+-- A batch is given up only where every attempt is known not to have been accepted, and then all of it at once.
+CREATE TRIGGER batches_in_doubt_stay BEFORE UPDATE OF dissolved_at ON provider_batches
+WHEN OLD.dissolved_at IS NOT NULL OR EXISTS (SELECT 1 FROM outbox m WHERE m.batch_id = OLD.id
+  AND (m.doubts > 0 OR m.status IN ('sent', 'unknown') OR m.claim_expires_at > NEW.dissolved_at))
+BEGIN
+  SELECT raise(ABORT, 'a batch that may have been accepted');
+END;
+CREATE TRIGGER batches_dissolved AFTER UPDATE OF dissolved_at ON provider_batches BEGIN
+  INSERT INTO events (outbox_id, from_status, to_status, cause, at)
+    SELECT m.id, m.status, m.status, 'batch_dissolved', NEW.dissolved_at FROM outbox m
+    WHERE m.batch_id = NEW.id AND m.settled_at IS NULL;
+  UPDATE outbox SET batch_id = NULL, batch_position = NULL, batch_refused = max(batch_refused, NEW.refused),
+    seal_sha256 = NULL, seal_bytes = NULL, template_version = NULL, provider = NULL, provider_scope = NULL,
+    window_anchor_at = NULL, updated_at = NEW.dissolved_at
+  WHERE batch_id = NEW.id AND settled_at IS NULL;
+  DELETE FROM batch_seals WHERE batch_id = NEW.id;
+END;
+
+-- What was frozen stays frozen; but for a batch that is given up, above.
+CREATE TRIGGER seals_stay BEFORE UPDATE OF seal_sha256, batch_id ON outbox
+WHEN OLD.seal_sha256 IS NOT NULL
+  AND (NEW.seal_sha256 IS NOT OLD.seal_sha256 OR NEW.batch_id IS NOT OLD.batch_id)
+  AND (OLD.doubts > 0 OR OLD.batch_id IS NULL OR NOT EXISTS
+    (SELECT 1 FROM provider_batches b WHERE b.id = OLD.batch_id AND b.dissolved_at IS NOT NULL))
+BEGIN
+  SELECT raise(ABORT, 'a seal is set once');
+END;
+
+-- What is frozen with others cannot be called off by itself: it is too late.
+CREATE TRIGGER members_are_not_called_off BEFORE UPDATE OF status ON outbox
+WHEN NEW.status = 'canceled' AND OLD.batch_id IS NOT NULL AND NEW.cause <> 'first_was_sent'
+BEGIN
+  SELECT raise(IGNORE);
+END;
+
+-- No longer open: nobody could send it any more, so it names its account as every other row does.
+CREATE TRIGGER members_name_their_account AFTER UPDATE OF status ON outbox
+WHEN NEW.batch_id IS NOT NULL AND OLD.relay_at IS NOT NULL AND NEW.relay_at IS NULL
+BEGIN
+  UPDATE outbox SET provider_scope = (SELECT b.provider_scope FROM provider_batches b WHERE b.id = NEW.batch_id)
+  WHERE id = NEW.id;
+END;
+
+-- The bytes of a batch go with its last member: settled, or decided about and past the retention.
+CREATE TRIGGER members_settled AFTER UPDATE OF status ON outbox
+WHEN NEW.batch_id IS NOT NULL AND NEW.settled_at IS NOT NULL AND OLD.settled_at IS NULL
+BEGIN
+  DELETE FROM batch_seals WHERE batch_id = NEW.batch_id AND NOT EXISTS
+    (SELECT 1 FROM outbox m WHERE m.batch_id = NEW.batch_id AND m.settled_at IS NULL AND m.letter_gone = 0);
+END;
+CREATE TRIGGER members_forgotten AFTER UPDATE OF letter_gone ON outbox
+WHEN NEW.batch_id IS NOT NULL AND NEW.letter_gone = 1
+BEGIN
+  DELETE FROM batch_seals WHERE batch_id = NEW.batch_id AND NOT EXISTS
+    (SELECT 1 FROM outbox m WHERE m.batch_id = NEW.batch_id AND m.settled_at IS NULL AND m.letter_gone = 0);
+END;

@@ -25,6 +25,7 @@ pub struct Policy {
     known_templates: String,
     held_families: String,
     family_intervals: String,
+    batch_families: String,
 }
 
 impl Policy {
@@ -63,7 +64,13 @@ impl Policy {
             .filter(|kind| kind.family.mode == Mode::Hold)
             .map(|kind| kind.family.name)
             .collect();
+        let batch: Vec<&str> = kinds
+            .iter()
+            .filter(|kind| kind.family.batch)
+            .map(|kind| kind.family.name)
+            .collect();
         Self {
+            batch_families: json!(batch).to_string(),
             known_templates: json!(known).to_string(),
             held_families: json!(held).to_string(),
             family_intervals: family_intervals(&kinds),
@@ -103,6 +110,11 @@ impl Policy {
     /// JSON array of the families that are on hold.
     pub(crate) fn held_families(&self) -> &str {
         &self.held_families
+    }
+
+    /// JSON array of the families whose mails go out together.
+    pub(crate) fn batch_families(&self) -> &str {
+        &self.batch_families
     }
 
     /// JSON object: the time between two mails (ms) of each family that has a pace of its own.

@@ -38,6 +38,8 @@ pub struct MailRequest<'a> {
     pub body: &'a str,
     /// Goes out as `Idempotency-Key`.
     pub idempotency_key: &'a str,
+    /// Whether the body is a list of mails, for the provider's door for lists.
+    pub batch: bool,
 }
 
 /// What one call to the provider came back with, before anybody judges it.

@@ -6,15 +6,16 @@ use core::time::Duration;
 use futures_util::StreamExt as _;
 
 use super::outside::wakes_at;
-use super::prepare::Ready;
-use super::verdict::{self, Case, NotCalled};
+use super::parcel::Parcel;
+use super::verdict::{self, NotCalled};
 use crate::config::Config;
+use crate::hours::Hours;
 use crate::outbox::time::{Millis, whole_ms};
 use crate::outbox::window::Repetition;
 use crate::ports::{Clock as _, Field, Level, Log as _, MailAnswer, MailRequest, Mailer as _, World, random_number};
+use crate::provider::batch::classify_list;
 use crate::provider::classify::{Answer, ThrottleKind, classify};
 use crate::provider::code::ProviderCode;
-use crate::store::open::OpenedAttempt;
 use crate::store::settle::{NewPause, Settlement};
 
 /// A rate limit that is over this soon is waited for within the batch; a longer one sends the rest back.
@@ -27,6 +28,8 @@ const ZONE_GONE_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Called {
     pub(super) settlements: Vec<Settlement>,
+    /// How many calls they are of, at most.
+    pub(super) calls: usize,
     pub(super) pause: Option<NewPause>,
 }
 
@@ -48,7 +51,7 @@ pub(super) async fn call_all<W: World>(
     world: &W,
     config: &Config,
     claim_ends: Millis,
-    wave: Vec<(&Ready, OpenedAttempt)>,
+    wave: Vec<(&Parcel, Millis)>,
 ) -> Called {
     let shared = Wave {
         world,
@@ -58,36 +61,37 @@ pub(super) async fn call_all<W: World>(
         pause: RefCell::new(None),
         next_call_at: Cell::new(Millis::new(0)),
     };
-    let settlements = futures_util::stream::iter(wave)
-        .map(|(ready, attempt)| shared.call(ready, attempt))
+    let calls = wave.len();
+    let settlements: Vec<Vec<Settlement>> = futures_util::stream::iter(wave)
+        .map(|(parcel, planned_at)| shared.call(parcel, planned_at))
         .buffer_unordered(config.timing.calls_at_once)
         .collect()
         .await;
     Called {
-        settlements,
+        settlements: settlements.into_iter().flatten().collect(),
+        calls,
         pause: shared.pause.into_inner(),
     }
 }
 
 impl<W: World> Wave<'_, W> {
-    async fn call(&self, ready: &Ready, attempt: OpenedAttempt) -> Settlement {
+    async fn call(&self, parcel: &Parcel, planned_at: Millis) -> Vec<Settlement> {
         let clock = self.world.clock();
-        let opened_at = clock.now();
-        self.wait_until(self.slot(attempt.planned_at)).await;
+        let timing = &self.config.timing;
+        let anchor = parcel.anchor().unwrap_or_else(|| clock.now());
+        self.wait_until(self.slot(planned_at)).await;
         if let Some((until, true)) = self.brake.get() {
             self.wait_until(until).await;
         }
         let now = clock.now();
-        let case = Case {
-            anchor: ready.anchor.unwrap_or(opened_at),
-            ..ready.case(now, random_number(self.world.random()))
-        };
-        if let Some(reason) = self.reason_not_to_call(ready, now) {
-            return verdict::not_called(&case, reason, &self.config.timing);
+        let random = random_number(self.world.random());
+        if let Some(reason) = self.reason_not_to_call(parcel, now) {
+            return parcel.not_called(&parcel.cases(anchor, now, random), reason, now, timing);
         }
         let request = MailRequest {
-            body: ready.sealed.body(),
-            idempotency_key: &ready.idempotency_key,
+            body: parcel.body(),
+            idempotency_key: parcel.key(),
+            batch: parcel.mails().is_some(),
         };
         let raw = self.world.mailer().send(request).await;
         let now = clock.now();
@@ -95,16 +99,30 @@ impl<W: World> Wave<'_, W> {
             MailAnswer::Response { status, .. } => Some(*status),
             MailAnswer::TimedOut | MailAnswer::Disconnected => None,
         };
-        let answer = of_one_mail(classify(&raw, now), ready.sealed.body(), &self.config.sender.from);
-        self.learn(&answer, &ready.id, now);
-        verdict::answered(&Case { now, ..case }, &answer, http_status, &self.config.timing)
+        let answers = match parcel.mails() {
+            Some(mails) => classify_list(&raw, mails, now),
+            None => vec![classify(&raw, now)],
+        };
+        let usual = &self.config.sender.from;
+        let answers: Vec<Answer> = answers
+            .into_iter()
+            .map(|answer| of_one_mail(answer, parcel.body(), usual))
+            .collect();
+        let accepted = |answer: &&Answer| matches!(answer, Answer::Accepted { .. });
+        if let (Some(row), Some(answer)) = (
+            parcel.rows.first(),
+            answers.iter().find(accepted).or_else(|| answers.first()),
+        ) {
+            self.learn(answer, &row.id, now);
+        }
+        parcel.answered(&parcel.cases(anchor, now, random), &answers, http_status, timing)
     }
 
     /// The call's slot, or later: where answers were slow, the calls that waited for them keep their distance and do not
     /// make up for the time.
-    fn slot(&self, planned_at: i64) -> Millis {
+    fn slot(&self, planned_at: Millis) -> Millis {
         let now = self.world.clock().now();
-        let at = Millis::new(planned_at).max(self.next_call_at.get()).max(now);
+        let at = planned_at.max(self.next_call_at.get()).max(now);
         let interval = self.config.timing.pace_interval_ms().unsigned_abs();
         self.next_call_at.set(at.plus(Duration::from_millis(interval)));
         at
@@ -112,7 +130,7 @@ impl<W: World> Wave<'_, W> {
 
     /// The last look before the bytes leave: nothing may be called that could not be answered within the claim, that is
     /// too late, or that the provider may have forgotten.
-    fn reason_not_to_call(&self, ready: &Ready, now: Millis) -> Option<NotCalled> {
+    fn reason_not_to_call(&self, parcel: &Parcel, now: Millis) -> Option<NotCalled> {
         let timing = &self.config.timing;
         if let Some((until, waited)) = self.brake.get()
             && (!waited || now < until)
@@ -122,27 +140,32 @@ impl<W: World> Wave<'_, W> {
         if now.plus(timing.provider_timeout).plus(timing.skew) > self.claim_ends {
             return Some(NotCalled::LeaseTooShort);
         }
-        if ready.not_after.is_some_and(|end| now >= end) {
+        let too_late = |end: Millis| now >= end;
+        if parcel.rows.iter().any(|row| row.not_after.is_some_and(too_late)) {
             return Some(NotCalled::WindowMissed);
         }
-        if ready.doubts > 0
-            && let Some(anchor) = ready.anchor
+        if parcel.doubts() > 0
+            && let Some(anchor) = parcel.anchor()
             && timing.window.judge(anchor, now) == Repetition::Closed
         {
             return Some(NotCalled::ProviderWindowClosed);
         }
-        self.quiet(ready, now)
+        self.quiet(parcel, now)
     }
 
-    /// The hours may have begun since the claim, while the row waited for its slot.
-    fn quiet(&self, ready: &Ready, now: Millis) -> Option<NotCalled> {
-        let hours = ready.hours.as_ref()?;
+    /// The hours of one of the recipients may have begun since the claim, while the call waited for its slot.
+    fn quiet(&self, parcel: &Parcel, now: Millis) -> Option<NotCalled> {
         // The claim has read the zone; should it be gone meanwhile, the next one says so.
-        let permitted = hours
-            .permitted(self.world.zones(), now)
-            .unwrap_or(now.plus(ZONE_GONE_WAIT));
-        let doubt = (ready.doubts > 0).then_some(ready.anchor).flatten();
-        let until = wakes_at(permitted, ready.not_after, doubt, now, &self.config.timing);
+        let permitted = |hours: &Hours| {
+            hours
+                .permitted(self.world.zones(), now)
+                .unwrap_or(now.plus(ZONE_GONE_WAIT))
+        };
+        let hours = parcel.rows.iter().filter_map(|row| row.hours.as_ref());
+        let permitted = hours.map(permitted).max()?;
+        let not_after = parcel.rows.iter().filter_map(|row| row.not_after).min();
+        let doubt = (parcel.doubts() > 0).then_some(parcel.anchor()).flatten();
+        let until = wakes_at(permitted, not_after, doubt, now, &self.config.timing);
         (permitted > now).then_some(NotCalled::OutsideHours { until })
     }
 
@@ -188,8 +211,8 @@ impl<W: World> Wave<'_, W> {
 }
 
 /// A sender's domain that is not verified is everybody's trouble only where it is everybody's sender. A mail that brought
-/// a sender of another domain is refused by itself: its bytes are sealed, so no later try could do better, and a pause
-/// for its sake would stop the others again after each probe.
+/// a sender of another domain is refused by itself, and so is a batch with such a mail: its bytes are sealed, so no later
+/// try could do better, and a pause for its sake would stop the others again after each probe.
 fn of_one_mail(answer: Answer, body: &str, usual_sender: &str) -> Answer {
     #[derive(serde::Deserialize)]
     struct Sent {
@@ -198,10 +221,14 @@ fn of_one_mail(answer: Answer, body: &str, usual_sender: &str) -> Answer {
     if let Answer::Misconfigured {
         code: code @ ProviderCode::DomainNotVerified,
     } = answer
-        && let Ok(sent) = serde_json::from_str::<Sent>(body)
-        && domain(&sent.from) != domain(usual_sender)
     {
-        return Answer::Refused { code };
+        let sent = serde_json::from_str::<Sent>(body)
+            .map(|one| vec![one])
+            .or_else(|_| serde_json::from_str::<Vec<Sent>>(body))
+            .unwrap_or_default();
+        if sent.iter().any(|one| domain(&one.from) != domain(usual_sender)) {
+            return Answer::Refused { code };
+        }
     }
     answer
 }

@@ -23,7 +23,7 @@ impl<W: World> Run<'_, W> {
     /// the same bytes are sent again under the same key.
     pub(super) async fn settle_halving(&self, claim: &Claim, called: Called, fates: &mut BTreeMap<String, Fate>) {
         let mut settles = 0u32;
-        let settles_max = self.settles_max(called.settlements.len());
+        let settles_max = self.settles_max(called.calls);
         let mut stack = vec![(called.settlements, called.pause, 0u32)];
         while let Some((list, pause, halvings)) = stack.pop() {
             settles = settles.saturating_add(1);

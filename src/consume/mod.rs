@@ -22,6 +22,7 @@ mod calls;
 mod decision;
 mod finish;
 mod outside;
+mod parcel;
 mod prepare;
 mod run;
 mod verdict;

@@ -1,5 +1,7 @@
 //! From a claimed row to bytes that may be sent: the seal it has, or a new one.
 
+use std::rc::Rc;
+
 use super::outside::hours_of;
 use super::verdict::Case;
 use crate::config::Config;
@@ -22,7 +24,8 @@ const RETRY_LIMIT_DEFAULT: u32 = 12;
 pub(super) struct Ready {
     pub(super) id: String,
     pub(super) idempotency_key: String,
-    pub(super) sealed: Sealed,
+    /// The bytes that carry it: its own, or those of the batch that it is in.
+    pub(super) sealed: Rc<Sealed>,
     pub(super) attempt_count: u32,
     /// How many tries its family allows.
     retry_limit: u32,
@@ -39,7 +42,9 @@ pub(super) struct Ready {
     pub(super) attempt: String,
     /// Whether the bytes are new, and must be frozen before they are sent.
     is_new: bool,
-    template_version: Option<&'static str>,
+    pub(super) template_version: Option<&'static str>,
+    /// The family, where the mail may go out together with others.
+    pub(super) joins: Option<&'static str>,
 }
 
 /// A row that cannot be sent: its letter, its template or its seal cannot be read.
@@ -53,24 +58,45 @@ pub(super) struct Unreadable {
 /// Seals what has no seal yet and verifies what has one. Never renders a row that was sealed before.
 pub(super) fn prepare(mut row: ClaimedRow, attempt: String, config: &Config) -> Result<Ready, Unreadable> {
     let template_version = row.template.as_deref().and_then(|name| config.policy.version_of(name));
-    let hours = hours_of(&row, config);
     let files = row.attachments.take();
     let sealed = match (&row.seal_sha256, row.seal_body.take()) {
         (Some(sha256), Some(body)) => Sealed::verify(body, sha256).map_err(|_| "seal_corrupt"),
         (Some(_), None) => Err("seal_missing"),
         (None, _) => render(&row, files, config),
     };
+    with_bytes(row, sealed.map(Rc::new), attempt, config, template_version)
+}
+
+/// A member of a sealed batch: the batch's bytes, verified once for all of them, carry it.
+pub(super) fn prepare_member(
+    row: ClaimedRow,
+    sealed: Result<Rc<Sealed>, &'static str>,
+    attempt: String,
+    config: &Config,
+) -> Result<Ready, Unreadable> {
+    with_bytes(row, sealed, attempt, config, None)
+}
+
+fn with_bytes(
+    row: ClaimedRow,
+    sealed: Result<Rc<Sealed>, &'static str>,
+    attempt: String,
+    config: &Config,
+    template_version: Option<&'static str>,
+) -> Result<Ready, Unreadable> {
+    let family = config.policy.family(&row.family);
+    let hours = hours_of(&row, config);
     match sealed {
         Ok(sealed) => Ok(Ready {
             is_new: row.seal_sha256.is_none(),
+            joins: family
+                .filter(|family| family.batch && row.seal_sha256.is_none() && row.batch_refused == 0)
+                .map(|family| family.name),
             id: row.id,
             idempotency_key: row.idempotency_key,
             sealed,
             attempt_count: row.attempt_count,
-            retry_limit: config
-                .policy
-                .family(&row.family)
-                .map_or(RETRY_LIMIT_DEFAULT, |family| family.retry_limit),
+            retry_limit: family.map_or(RETRY_LIMIT_DEFAULT, |family| family.retry_limit),
             idle_claims: u32::try_from(row.claim_count.saturating_sub(1))
                 .unwrap_or(0)
                 .saturating_sub(row.attempt_count),

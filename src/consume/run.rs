@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calls::{Called, call_all};
 use super::decision::{self, Decision};
-use super::outside::{self, Look};
-use super::prepare::{Ready, Unreadable, prepare};
-use super::verdict::{self, NotCalled};
+use super::outside::{self, sort};
+use super::parcel::{Parcel, parcels};
+use super::prepare::{Ready, Unreadable};
+use super::verdict::NotCalled;
 use super::waves;
 use crate::config::timing::BATCH_MAX;
 use crate::config::{Config, PROVIDER};
-use crate::outbox::id::{attempt_id, claim_token};
+use crate::outbox::id::claim_token;
 use crate::outbox::status::Status;
 use crate::outbox::time::Millis;
-use crate::ports::{Clock as _, Field, Level, Log as _, World, random_number};
-use crate::store::claim::{ClaimRequest, Claimed, ClaimedRow, RowState, claim};
+use crate::ports::{Clock as _, Field, Level, Log as _, World};
+use crate::store::claim::{ClaimRequest, Claimed, RowState, claim};
 use crate::store::database::DatabaseError;
 use crate::store::open::{OpenRequest, Opened, PutBack, open};
 use crate::store::settle::Settlement;
@@ -52,9 +53,8 @@ impl<W: World> Run<'_, W> {
         let Some((claimed, claim)) = self.claim(ids, timing.rows_per_invocation(), false).await else {
             return fates;
         };
-        let calls = claimed.rows.len();
         let suspects = self.read_states(ids, &claimed, &mut fates);
-        self.send(claimed.rows, &claim, &mut fates).await;
+        let calls = self.send(claimed, false, &claim, &mut fates).await;
 
         let mut left = timing.calls_per_invocation().saturating_sub(calls) / SUSPECT_SUBREQUESTS;
         if calls == 0 {
@@ -64,7 +64,7 @@ impl<W: World> Run<'_, W> {
         for id in suspects.iter().take(left.min(SUSPECTS_MAX)) {
             if let Some((claimed, claim)) = self.claim(&[id], 1, true).await {
                 self.read_states(&[id], &claimed, &mut fates);
-                self.send(claimed.rows, &claim, &mut fates).await;
+                self.send(claimed, true, &claim, &mut fates).await;
             }
         }
         fates
@@ -99,6 +99,7 @@ impl<W: World> Run<'_, W> {
                 provider_scope: &self.config.provider_scope,
                 known_templates: self.config.policy.known_templates(),
                 held_families: self.config.policy.held_families(),
+                batch_families: self.config.policy.batch_families(),
             },
         )
         .await;
@@ -117,7 +118,8 @@ impl<W: World> Run<'_, W> {
         let timing = &self.config.timing;
         let mut mine = BTreeSet::new();
         mine.extend(claimed.rows.iter().map(|row| row.id.as_str()));
-        let mut suspects = Vec::new();
+        // A batch runs alone as a whole: one of its rows brings all of them.
+        let (mut suspects, mut batches) = (Vec::new(), Vec::new());
         for id in ids {
             fates.insert((*id).to_owned(), Fate::NoRow);
         }
@@ -138,40 +140,28 @@ impl<W: World> Run<'_, W> {
                 let fields = [("outboxId", Field::Id(&state.id))];
                 self.world.log().note(Level::Alarm, code, &fields);
             }
-            if !mine.contains(state.id.as_str()) && must_run_alone(state, now) {
+            let with_another = state.batch_id.is_some() && batches.contains(&state.batch_id.as_deref());
+            if !mine.contains(state.id.as_str()) && must_run_alone(state, now) && !with_another {
+                batches.push(state.batch_id.as_deref());
                 suspects.push(state.id.clone());
             }
         }
         suspects
     }
 
-    /// Steps 2 to 4, in one wave or several.
-    async fn send(&self, rows: Vec<ClaimedRow>, claim: &Claim, fates: &mut BTreeMap<String, Fate>) {
-        let (mut ready, mut unreadable, mut put_back) = (Vec::new(), Vec::new(), Vec::new());
+    /// Steps 2 to 4, in one wave or several. Returns how many calls that could be.
+    async fn send(&self, claimed: Claimed, alone: bool, claim: &Claim, fates: &mut BTreeMap<String, Fate>) -> usize {
         let looked_at = self.world.clock().now();
-        for row in rows {
-            let row = match outside::look(row, self.world.zones(), self.config, looked_at) {
-                Look::Permitted(row) => *row,
-                Look::Outside(row) => {
-                    put_back.push(row);
-                    continue;
-                }
-                Look::Unreadable(row) => {
-                    unreadable.push(row);
-                    continue;
-                }
-            };
-            match prepare(row, attempt_id(self.world.random()), self.config) {
-                Ok(row) => ready.push(row),
-                Err(row) => unreadable.push(row),
-            }
-        }
+        let (claimed, mut put_back, outside) = sort(claimed, self.world.zones(), self.config, looked_at);
+        let (ready, mut unreadable) = parcels(claimed, alone, self.world.random(), self.config);
+        unreadable.extend(outside);
+        let calls = ready.len();
         for row in &unreadable {
             let fields = [("outboxId", Field::Id(&row.id)), ("code", Field::Code(row.code))];
             self.world.log().note(Level::Alarm, "row_unreadable", &fields);
         }
         if ready.is_empty() && unreadable.is_empty() && put_back.is_empty() {
-            return;
+            return calls;
         }
         let mut before = Called::default();
         let plan = waves::plan(ready, self.world.clock().now(), &self.config.timing);
@@ -198,22 +188,16 @@ impl<W: World> Run<'_, W> {
             self.note_settled(&opened.settled, &before.settlements, fates);
             self.note_paced(&wave, &opened, fates);
             self.note_lost(&opened, fates);
-            let mut calls: Vec<_> = wave
+            let mut slots: Vec<_> = wave
                 .iter()
-                .filter_map(|ready| {
-                    let attempt = opened
-                        .attempts
-                        .iter()
-                        .find(|attempt| attempt.attempt == ready.attempt)?;
-                    // The database's word on what is sealed; other bytes must not leave.
-                    (attempt.seal_sha256 == ready.sealed.sha256_hex()).then(|| (ready, attempt.clone()))
-                })
+                .filter_map(|parcel| Some((parcel, opened.slot_of(parcel)?)))
                 .collect();
             // In the order of their slots: one that waits long for its family or domain keeps no place from the others.
-            calls.sort_by_key(|(_, attempt)| attempt.planned_at);
-            let called = call_all(self.world, self.config, claim.ends, calls).await;
+            slots.sort_by_key(|(_, planned_at)| *planned_at);
+            let called = call_all(self.world, self.config, claim.ends, slots).await;
             before = Called {
                 settlements: called.settlements,
+                calls: called.calls,
                 pause: called.pause.or(before.pause),
             };
             if let Some(pause) = &before.pause {
@@ -225,25 +209,27 @@ impl<W: World> Run<'_, W> {
         }
         // Rows of waves that were not opened are given back: a claim that nobody works on looks like a death.
         let given_back = waves.flatten().chain(plan.rest);
-        before.settlements.extend(given_back.map(|row| {
-            let case = row.case(self.world.clock().now(), random_number(self.world.random()));
-            verdict::not_called(&case, not_opened, &self.config.timing)
-        }));
+        let now = self.world.clock().now();
+        before.settlements.extend(
+            given_back.flat_map(|parcel| parcel.given_back(not_opened, now, self.world.random(), &self.config.timing)),
+        );
         if !before.settlements.is_empty() {
             self.settle_halving(claim, before, fates).await;
         }
+        calls
     }
 
     /// Step 2 (and step 4 of the wave before).
     async fn open(
         &self,
         claim: &Claim,
-        wave: &[Ready],
+        wave: &[Parcel],
         unreadable: &[Unreadable],
         put_back: &[PutBack],
         settlements: &[Settlement],
     ) -> Result<Opened, DatabaseError> {
-        let openings: Vec<_> = wave.iter().map(Ready::opening).collect();
+        let openings: Vec<_> = wave.iter().filter_map(Parcel::alone).map(Ready::opening).collect();
+        let batches: Vec<_> = wave.iter().filter_map(Parcel::batch_opening).collect();
         let rejections: Vec<_> = unreadable.iter().map(Unreadable::rejection).collect();
         let timing = &self.config.timing;
         open(
@@ -254,6 +240,7 @@ impl<W: World> Run<'_, W> {
                 provider: PROVIDER,
                 provider_scope: &self.config.provider_scope,
                 openings: &openings,
+                batches: &batches,
                 rejections: &rejections,
                 put_back,
                 settlements,
@@ -268,14 +255,14 @@ impl<W: World> Run<'_, W> {
 
     /// Rows of ours without an attempt: the pace had no slot for them. The row says when it goes on, and the relay brings
     /// it.
-    fn note_paced(&self, wave: &[Ready], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
-        let mut open = BTreeSet::new();
-        open.extend(opened.attempts.iter().map(|attempt| attempt.outbox_id.as_str()));
+    fn note_paced(&self, wave: &[Parcel], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let mut paced = 0i64;
         let lost = |id: &str| opened.lost.iter().any(|row| row.id == id);
         for row in wave
             .iter()
-            .filter(|row| !open.contains(row.id.as_str()) && !lost(&row.id))
+            .filter(|parcel| !opened.has(parcel))
+            .flat_map(|parcel| &parcel.rows)
+            .filter(|row| !lost(&row.id))
         {
             paced = paced.saturating_add(1);
             fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));
@@ -322,6 +309,31 @@ impl<W: World> Run<'_, W> {
         self.world
             .log()
             .note(Level::Warn, code, &[("error", Field::Code(error.code()))]);
+    }
+}
+
+impl Opened {
+    /// Whether its attempts are open.
+    fn has(&self, parcel: &Parcel) -> bool {
+        match (parcel.together(), parcel.alone()) {
+            (Some((id, _)), _) => self.batches.iter().any(|batch| batch.id == id),
+            (None, Some(row)) => self.attempts.iter().any(|attempt| attempt.outbox_id == row.id),
+            (None, None) => false,
+        }
+    }
+
+    /// When it may be called, where the database's word on what is sealed is that of the bytes in hand: others must not
+    /// leave.
+    fn slot_of(&self, parcel: &Parcel) -> Option<Millis> {
+        let planned_at = if let Some((id, sha256)) = parcel.together() {
+            let opened = self.batches.iter().find(|batch| batch.id == id)?;
+            (opened.sha256 == sha256).then_some(opened.planned_at)?
+        } else {
+            let row = parcel.alone()?;
+            let opened = self.attempts.iter().find(|attempt| attempt.attempt == row.attempt)?;
+            (opened.seal_sha256 == row.sealed.sha256_hex()).then_some(opened.planned_at)?
+        };
+        Some(Millis::new(planned_at))
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) enum NotCalled {
     },
     /// The invocation has no requests left for it.
     NoRoom,
+    /// Another mail of its batch must not be sent any more.
+    Stopped,
     /// An answer to another call of this batch told us to stop until then.
     Braked {
         /// When calls may be made again.
@@ -78,6 +80,15 @@ pub(super) fn not_called(case: &Case<'_>, reason: NotCalled, timing: &Timing) ->
         NotCalled::NoRoom => retry(
             Settlement {
                 code: "invocation_full",
+                ..base
+            },
+            case,
+            Duration::from_secs(1),
+            timing,
+        ),
+        NotCalled::Stopped => retry(
+            Settlement {
+                code: "batch_stopped",
                 ..base
             },
             case,
@@ -200,6 +211,33 @@ pub(super) fn answered(case: &Case<'_>, answer: &Answer, http_status: Option<u16
             };
             repeat_in_doubt(base, case, *wait, timing)
         }
+    }
+}
+
+/// The end of a batch member's attempt. What the provider refuses for one mail's sake it refuses for all of them: where it
+/// was certainly never accepted, each goes out by itself after the next claim, and no try is used up.
+pub(super) fn answered_together(
+    case: &Case<'_>,
+    answer: &Answer,
+    http_status: Option<u16>,
+    timing: &Timing,
+) -> Settlement {
+    match answer {
+        Answer::Refused { code } | Answer::Declined { code } if case.doubts == 0 => {
+            let base = Settlement {
+                code: code.as_str(),
+                ..settlement(case, Outcome::Refused, http_status)
+            };
+            retry(base, case, Duration::from_secs(1), timing)
+        }
+        Answer::Refused { .. }
+        | Answer::Declined { .. }
+        | Answer::Accepted { .. }
+        | Answer::Throttled { .. }
+        | Answer::Misconfigured { .. }
+        | Answer::InProgress { .. }
+        | Answer::PayloadConflict
+        | Answer::Ambiguous { .. } => answered(case, answer, http_status, timing),
     }
 }
 

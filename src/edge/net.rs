@@ -68,8 +68,9 @@ impl Mailer for ProviderMailer {
         if set.is_err() {
             return MailAnswer::Disconnected;
         }
+        let door = if request.batch { "emails/batch" } else { "emails" };
         let signal = time_limit(self.timeout);
-        let url = format!("{}/emails", self.url);
+        let url = format!("{}/{door}", self.url);
         let response = post(&url, headers, request.body, &signal).await;
         mail_answer(response, &signal, PROVIDER_ANSWER_BYTES_MAX).await
     }

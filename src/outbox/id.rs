@@ -32,6 +32,11 @@ pub fn attempt_id(random: &impl Random) -> String {
     token("att", random)
 }
 
+/// A new batch's id, which is its idempotency key at the provider: it was never a mail's key, and is never one again.
+pub fn batch_id(random: &impl Random) -> String {
+    token("bat", random)
+}
+
 /// Whether a text from outside can be an outbox id at all. It says nothing about whether there is such a row.
 pub fn is_outbox_id(text: &str) -> bool {
     text.len() >= 8

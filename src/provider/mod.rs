@@ -1,5 +1,6 @@
 //! The provider's side of the house: a letter becomes a request, an answer becomes a decision.
 
+pub mod batch;
 pub mod classify;
 pub mod code;
 pub mod filters;

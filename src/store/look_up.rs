@@ -215,8 +215,12 @@ const CASES: &str = concat!(
     " AS last_at, ",
     attempts_of!("json_group_array(DISTINCT a.provider_message_id) FILTER (WHERE a.provider_message_id IS NOT NULL)"),
     " AS message_ids,
-       (SELECT s.body ->> '$.to' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)) AS \"to\",
-       (SELECT s.body ->> '$.subject' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)) AS subject,
+       coalesce((SELECT s.body ->> '$.to' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)),
+         (SELECT s.body ->> ('$[' || o.batch_position || '].to') FROM batch_seals s
+          WHERE s.batch_id = o.batch_id AND json_valid(s.body))) AS \"to\",
+       coalesce((SELECT s.body ->> '$.subject' FROM seals s WHERE s.outbox_id = o.id AND json_valid(s.body)),
+         (SELECT s.body ->> ('$[' || o.batch_position || '].subject') FROM batch_seals s
+          WHERE s.batch_id = o.batch_id AND json_valid(s.body))) AS subject,
        (SELECT c.provider_message_id
         FROM (SELECT s.* FROM outbox s
               WHERE s.settled_at > ?5 + ",

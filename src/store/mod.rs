@@ -4,6 +4,7 @@
 //! function's comment says why that is harmless.
 
 mod admit;
+pub mod batches;
 pub mod cancel;
 pub mod claim;
 pub mod database;
@@ -25,6 +26,7 @@ pub mod pauses;
 mod prune;
 pub mod publish;
 pub mod queues;
+mod ready;
 pub mod receipts;
 pub mod replays;
 pub mod row;

@@ -4,6 +4,7 @@
 use libsql::Value;
 use serde::Serialize;
 
+use super::batches::{self, BatchOpening, OpenedBatch, Opener};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::lists::lists;
 use super::row::{row, rows_at};
@@ -70,6 +71,8 @@ pub struct OpenRequest<'a> {
     pub provider_scope: &'a str,
     /// Rows to open an attempt for, the most urgent first.
     pub openings: &'a [Opening<'a>],
+    /// Calls that carry several mails, after those.
+    pub batches: &'a [BatchOpening<'a>],
     /// Rows that cannot be sent.
     pub rejections: &'a [Rejection<'a>],
     /// Rows to give back.
@@ -122,6 +125,8 @@ row!(LostRow { id, claim_expires_at });
 pub struct Opened {
     /// The attempts that are open; a row without one is not to be sent now.
     pub attempts: Vec<OpenedAttempt>,
+    /// The batches whose attempts are open, every one of them.
+    pub batches: Vec<OpenedBatch>,
     /// Rows that were no longer ours: nothing of them was changed.
     pub lost: Vec<LostRow>,
     /// What became of the wave before.
@@ -182,7 +187,7 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
                 now.clone(),
                 provider.clone(),
                 interval.clone(),
-                wait,
+                wait.clone(),
                 families.clone(),
                 domain.clone(),
             ],
@@ -198,6 +203,28 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
                 domain.clone(),
             ],
         ),
+    ]);
+    let batches = batches::opened(
+        request.batches,
+        &Opener {
+            token: &token,
+            now: &now,
+            provider: &provider,
+            provider_scope: &Value::Text(request.provider_scope.to_owned()),
+            interval: &interval,
+            wait: &wait,
+            families: &families,
+            domain: &domain,
+            put_aside_max: &Value::Integer(PACED_WAIT_MS_MAX),
+        },
+    );
+    let batches_at = statements
+        .len()
+        .saturating_add(batches.len())
+        .checked_sub(1)
+        .filter(|_| !batches.is_empty());
+    statements.extend(batches);
+    statements.extend([
         Statement::new(
             REJECT,
             vec![
@@ -223,16 +250,18 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
     if !request.put_back.is_empty() {
         let put_back = Value::Text(serde_json::json!(request.put_back).to_string());
         statements.push(Statement::new(OUTSIDE, vec![put_back, token.clone(), now.clone()]));
-        if request.openings.is_empty() {
+        if request.openings.is_empty() && request.batches.is_empty() {
             statements.push(Statement::new(NO_PROBE, vec![token.clone(), now.clone()]));
         }
     }
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
+    let members = request.batches.iter().flat_map(|batch| &batch.members);
     let ids: Vec<&str> = request
         .openings
         .iter()
         .map(|opening| opening.id)
+        .chain(members.map(|member| member.id))
         .chain(request.rejections.iter().map(|rejection| rejection.id))
         .chain(request.put_back.iter().map(|row| row.id.as_str()))
         .collect();
@@ -242,6 +271,10 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
     Ok(Opened {
         attempts: rows_at(&results, opened_at)?,
         lost: rows_at(&results, opened_at.saturating_add(1))?,
+        batches: match batches_at {
+            Some(at) => rows_at(&results, at)?,
+            None => Vec::new(),
+        },
         settled: settle::read(&results, request.settlements)?,
     })
 }

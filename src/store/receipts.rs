@@ -247,7 +247,8 @@ const PROVE: &str = concat!(
     "UPDATE OR IGNORE outbox SET
        status = 'sent', cause = 'proved_by_receipt', provider_message_id = proof.message_id,
        provider = coalesce(outbox.provider, proof.provider),
-       provider_scope = coalesce(outbox.provider_scope, proof.provider_scope),
+       provider_scope = coalesce((SELECT b.provider_scope FROM provider_batches b WHERE b.id = outbox.batch_id),
+         outbox.provider_scope, proof.provider_scope),
        settled_at = coalesce(settled_at, ?1), dead_class = NULL, last_error = NULL,
        claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0, lone_deaths = 0,
        next_attempt_at = NULL, relay_at = NULL, updated_at = ?1

@@ -197,10 +197,12 @@ const CLOSE: &str = "UPDATE attempts SET
   FROM json_each(?1) j
   WHERE attempts.id = j.value ->> 'attempt' AND attempts.closed_at IS NULL";
 
-/// any state -> sent. Proof of acceptance outranks every claim. OR IGNORE leaves out a row whose message id another
+/// any state -> sent. Proof of acceptance outranks every claim. A batch's member names its account again, within which no
+/// two rows have one message id. OR IGNORE leaves out a row whose message id another
 /// row has; the next statement finds it. ?1 settlements, ?2 now
 const ACCEPT: &str = "UPDATE OR IGNORE outbox SET
     status = 'sent', cause = 'accepted', provider_message_id = j.value ->> 'message_id',
+    provider_scope = coalesce((SELECT b.provider_scope FROM provider_batches b WHERE b.id = outbox.batch_id), provider_scope),
     settled_at = coalesce(settled_at, ?2), dead_class = NULL, last_error = NULL,
     claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0, lone_deaths = 0,
     next_attempt_at = NULL, relay_at = NULL, attempt_count = attempt_count + (j.value ->> 'burns'), updated_at = ?2

@@ -92,6 +92,31 @@ test("another body under the same key is refused", async () => {
   assert.deepEqual(refused, [409, "invalid_idempotent_request"]);
 });
 
+test("a list of mails goes out in one call, under one key, all or nothing", async () => {
+  const mails = ["ada", "bob"].map((name) => mail({ to: [`${name}@example.com`] }));
+  const first = await client().batch.send(mails, { idempotencyKey: "campaign/1" });
+  assert.equal(first.error, null);
+  const ids = first.data.data.map((one) => one.id);
+  assert.equal(new Set(ids).size, 2);
+  const again = await client().batch.send(mails, { idempotencyKey: "campaign/1" });
+  assert.deepEqual(again.data, first.data);
+  const accepted = await control("GET", "/_/accepted");
+  assert.deepEqual(accepted.map((one) => [one.id, one.to]), ids.map((id, at) => [id, mails[at].to]));
+  const { data: bob } = await client().emails.get(ids[1]);
+  assert.deepEqual(bob.tags, [{ name: "outbox_id", value: "ord_1" }]);
+
+  const other = await client().batch.send(mails.slice(1), { idempotencyKey: "campaign/1" });
+  assert.equal(other.error.name, "invalid_idempotent_request");
+  const wrong = [mails[0], mail({ to: ["nobody"] })];
+  const strict = await client().batch.send(wrong, { idempotencyKey: "campaign/2" });
+  assert.deepEqual([strict.error.statusCode, strict.error.name], [422, "validation_error"]);
+  assert.equal((await control("GET", "/_/accepted")).length, 2);
+  const permissive = await client().batch.send(wrong, { idempotencyKey: "campaign/3", batchValidation: "permissive" });
+  assert.equal(permissive.error, null);
+  assert.equal(permissive.data.data.length, 1);
+  assert.deepEqual(permissive.data.errors.map((one) => one.index), [1]);
+});
+
 test("one mail is read back whole, and the list has pages", async () => {
   const ids = [];
   for (const subject of ["a", "b", "c"]) {

@@ -67,6 +67,7 @@ fn event(kind: &str, to: &[&str], extra: Map<String, Value>) -> Value {
         user_agent: Some("t/1"),
         idempotency_key: None,
         body: body.as_bytes(),
+        list: None,
     };
     let Next::Running { ticket, .. } = model.arrive(Millis::new(0), &call).next else {
         panic!("a good mail was refused")

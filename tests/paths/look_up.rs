@@ -64,6 +64,7 @@ async fn neighbour(world: &TestWorld, key: &str, to: &str, subject: &str, tags: 
     let request = MailRequest {
         body: &body,
         idempotency_key: key,
+        batch: false,
     };
     let answer = world.mailer.send(request).await;
     assert!(matches!(answer, MailAnswer::Response { status: 200, .. }), "{answer:?}");

@@ -15,6 +15,7 @@ mod admission;
 mod answers;
 mod attachments;
 mod backoff;
+mod batches;
 mod cancel;
 mod claim;
 mod dead_letters;

@@ -13,7 +13,7 @@ use super::attachments::{file, report};
 use super::doors::{get, one_intent, post};
 use super::receipts::{message_ids, parked_and_understood, post_event};
 use super::unsubscribe::click;
-use crate::support::{TestWorld, config_with, look, notice_with_key, order, text};
+use crate::support::{TestWorld, look, notice_with_key, order, text};
 
 /// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
 /// (parking is only counted, and only up to a limit; tallies are a few for each family).
@@ -90,6 +90,9 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     post_event(world, "msg_1", &event.to_string()).await;
     seen.keep(world);
     click(world, &ids[0]).await;
+    seen.keep(world);
+    super::batches::campaign(world, 2).await;
+    world.deliver().await;
     seen.keep(world);
     operators(world, &mut seen).await;
     quarantine(world, &mut seen).await;
@@ -253,7 +256,7 @@ async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn no_statement_walks_a_table_that_grows() {
-    let world = TestWorld::with(config_with(&[("RESEND_READ_KEY", "re_full")])).await;
+    let world = super::batches::world_with(&[("RESEND_READ_KEY", "re_full")]).await;
     let statements = every_statement(&world).await;
     for (sql, variables) in &statements {
         let walks = walks(&world, sql, *variables).await;
@@ -272,7 +275,7 @@ async fn no_statement_walks_a_table_that_grows() {
 
 #[tokio::test]
 async fn what_operators_ask_for_is_found_by_its_own_index() {
-    let world = TestWorld::with(config_with(&[("RESEND_READ_KEY", "re_full")])).await;
+    let world = super::batches::world_with(&[("RESEND_READ_KEY", "re_full")]).await;
     let statements = every_statement(&world).await;
     for (piece, index) in [
         ("SELECT dead.id, dead.seq", "outbox_dead"),

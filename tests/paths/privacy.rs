@@ -117,7 +117,14 @@ async fn check(world: &TestWorld, mut shown: Shown, why: &str) {
     assert_eq!(line, None, "{why}");
     for place in places(world).await {
         assert!(
-            ["attachments.body", "letters.body", "seals.body", "parking.body"].contains(&place.as_str()),
+            [
+                "attachments.body",
+                "letters.body",
+                "seals.body",
+                "batch_seals.body",
+                "parking.body"
+            ]
+            .contains(&place.as_str()),
             "{why}: {place}"
         );
     }

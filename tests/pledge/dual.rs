@@ -97,6 +97,7 @@ pub async fn send_receipt(platform: &Platform, pledge: &str, cents: i64, key: &s
     let request = MailRequest {
         body: &body,
         idempotency_key: key,
+        batch: false,
     };
     let answer = platform.world.mailer.send(request).await;
     assert!(

@@ -43,6 +43,7 @@ mod stage;
 mod stop;
 mod store;
 mod times;
+mod together;
 mod trace;
 mod webhooks;
 

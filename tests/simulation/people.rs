@@ -151,7 +151,7 @@ async fn retry_dead(sim: &Rc<Sim>) {
 pub async fn judge(sim: &Rc<Sim>, row: &OutboxRow) {
     let path = format!("/v1/unknown/{}/resolve", row.id);
     let mails = sim.oracle.mails_of(&row.id);
-    let certain = sim.quiet.get() && sim.oracle.last_call(&row.key) + KNOWN_AFTER_MS < sim.now();
+    let certain = sim.quiet.get() && sim.oracle.last_call(row) + KNOWN_AFTER_MS < sim.now();
     let order = match mails.first() {
         Some(id) if sim.choices.chance(Subject::News, 500) => {
             json!({ "verdict": "sent", "messageId": id, "note": "seen there" })
@@ -162,7 +162,7 @@ pub async fn judge(sim: &Rc<Sim>, row: &OutboxRow) {
             return;
         }
         None if certain && sim.choices.chance(Subject::News, 500) => {
-            sim.oracle.ruled_out(&row.key);
+            sim.oracle.ruled_out(row);
             json!({ "verdict": "not_sent", "note": "it is not there" })
         }
         Some(_) | None => json!({ "verdict": "send_again", "note": "it matters" }),

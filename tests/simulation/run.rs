@@ -16,6 +16,7 @@ use super::schedule;
 use super::setting::{HELD_FAMILY, Program, Setting};
 use super::sim::Sim;
 use super::store::Store;
+use super::together;
 
 /// Says that a run did not end by itself.
 pub const NEVER_ENDS: &str = "the run never ends";
@@ -46,6 +47,7 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     let sim = Sim::new(choices, setting, Rc::clone(store), planted, keep_trace);
     callers::start(&sim);
     ledger::start(&sim);
+    together::start(&sim);
     schedule::start(&sim);
     people::start(&sim);
     let end = sim.now() + sim.setting.active_ms;

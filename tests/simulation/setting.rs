@@ -24,6 +24,9 @@ pub const HELD_FAMILY: &str = "demo_request_team";
 /// The family that only runs in shadow.
 pub const SHADOW_FAMILY: &str = "demo_request_visitor";
 
+/// A family whose mails go out together.
+pub const BATCH_FAMILY: &str = "campaign";
+
 /// More than a page of the relay.
 const CROWD: u32 = 120;
 
@@ -158,6 +161,8 @@ impl Program {
             match kind.family.name {
                 HELD_FAMILY if !last => kind.family.mode = Mode::Hold,
                 SHADOW_FAMILY => kind.family.mode = Mode::Shadow,
+                // A run begins at midnight, and lasts for minutes.
+                BATCH_FAMILY => kind.family.quiet_hours = None,
                 "invitation" if last || self == Self::Changed => kind.version = Some("changed"),
                 _ => {}
             }
@@ -294,6 +299,7 @@ impl Setting {
             },
             pauses: if choices.chance(about, 200) { 1 } else { 0 },
         }
+        .perhaps_together(choices)
     }
 
     pub fn version(&self, program: Program) -> &'static Version {
@@ -319,7 +325,8 @@ fn fact(choices: &Choices, number: u32, start: i64) -> Fact {
             "notice",
             "notice",
             "invitation",
-            "invitation",
+            BATCH_FAMILY,
+            BATCH_FAMILY,
             HELD_FAMILY,
             SHADOW_FAMILY,
             "report",
@@ -368,6 +375,10 @@ pub fn fact_of(
                 { "filename": format!("{MARKER} {number}.pdf"), "contentType": "application/pdf", "content": "R29vZCBuZXdzLg==" },
                 { "filename": "b.csv", "content": "QUJD" },
             ]);
+        }
+        BATCH_FAMILY => {
+            intent["key"] = json!({ "campaignId": "spring", "contactId": name });
+            intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "Good news." });
         }
         "invitation" => {
             intent["key"] = json!({ "invitationId": name });

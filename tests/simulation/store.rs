@@ -38,7 +38,10 @@ pub struct OutboxRow {
     pub not_before: Option<i64>,
     pub not_after: Option<i64>,
     pub sha256: Option<String>,
+    /// The account that it is sealed for, however the row says it.
     pub scope: Option<String>,
+    /// The batch that it is frozen in.
+    pub batch: Option<String>,
     pub message_id: Option<String>,
     pub recipient_hash: String,
     pub updated_at: i64,
@@ -141,7 +144,8 @@ impl Store {
                  DELETE FROM attempts; DELETE FROM events; DELETE FROM suppressions; DELETE FROM pauses;
                  DELETE FROM pace; DELETE FROM parking; DELETE FROM receipts; DELETE FROM suppression_history;
                  DELETE FROM operator_log; DELETE FROM relay_health; DELETE FROM letter_secrets; DELETE FROM replays;
-                 DELETE FROM tallies; DELETE FROM sqlite_sequence; COMMIT;",
+                 DELETE FROM tallies; DELETE FROM provider_batches; DELETE FROM batch_seals;
+                 DELETE FROM sqlite_sequence; COMMIT;",
             )
             .expect("the tables are emptied");
     }
@@ -232,8 +236,10 @@ impl Store {
             .connection
             .prepare_cached(
                 "SELECT id, idempotency_key, family, status, cause, claim_token, claim_expires_at, relay_at,
-                   next_attempt_at, not_before, not_after, seal_sha256, provider_scope, provider_message_id,
-                   recipient_hash, updated_at, delivery, resend_of, resolved_at FROM outbox",
+                   next_attempt_at, not_before, not_after, seal_sha256,
+                   coalesce((SELECT b.provider_scope FROM provider_batches b WHERE b.id = batch_id), provider_scope),
+                   provider_message_id, recipient_hash, updated_at, delivery, resend_of, resolved_at, batch_id
+                 FROM outbox",
             )
             .expect("the schema is as the oracle knows it");
         let rows = statement
@@ -258,6 +264,7 @@ impl Store {
                     delivery: row.get(16)?,
                     resend_of: row.get(17)?,
                     resolved_at: row.get(18)?,
+                    batch: row.get(19)?,
                 })
             })
             .expect("the rows of the outbox");
@@ -334,7 +341,14 @@ impl Store {
 
     /// Every text of every table that must not hold personal data.
     pub fn public_texts(&self) -> Vec<(String, String)> {
-        const PERSONAL: [&str; 5] = ["attachments", "letters", "seals", "parking", "sqlite_sequence"];
+        const PERSONAL: [&str; 6] = [
+            "attachments",
+            "letters",
+            "seals",
+            "batch_seals",
+            "parking",
+            "sqlite_sequence",
+        ];
         let mut tables = self
             .connection
             .prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'table'")

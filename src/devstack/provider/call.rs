@@ -2,6 +2,7 @@
 
 use super::answer::Reply;
 use super::effect::Wire;
+use super::list::Validation;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Call<'a> {
     pub idempotency_key: Option<&'a str>,
     /// The body, byte for byte.
     pub body: &'a [u8],
+    /// Of a list of mails: what becomes of it where one is wrong. `None` for a single mail.
+    pub list: Option<Validation>,
 }
 
 /// A send that runs. Numbers are never used twice, so one from before a reset finds nothing.

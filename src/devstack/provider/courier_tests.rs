@@ -24,6 +24,7 @@ fn accept(model: &mut Model, to: &str, id: &str) {
         user_agent: Some("t/1"),
         idempotency_key: None,
         body: body.as_bytes(),
+        list: None,
     };
     let Next::Running { ticket, .. } = model.arrive(Millis::new(0), &call).next else {
         panic!("a good mail was refused")

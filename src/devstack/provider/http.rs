@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 
 use super::answer::{ErrorName, Refusal, Reply};
 use super::effect::{Wire, half};
+use super::list::{MAILS_MAX, VALIDATION_HEADER, Validation, id_at};
 use super::model::{Call, Next, Outcome};
 use super::read::PageQuery;
 use super::shared::{Options, Shared};
@@ -34,6 +35,7 @@ pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
     let shared = Shared::new(options);
     let app = Router::new()
         .route("/emails", post(send).get(list))
+        .route("/emails/batch", post(send_list))
         .route("/emails/{id}", get(read))
         .merge(page::routes())
         .nest("/_", control::routes())
@@ -53,6 +55,8 @@ struct Asking {
     authorization: Option<String>,
     user_agent: Option<String>,
     idempotency_key: Option<String>,
+    validation: Option<String>,
+    is_list: bool,
 }
 
 impl Asking {
@@ -66,6 +70,8 @@ impl Asking {
             authorization: text(header::AUTHORIZATION),
             user_agent: text(header::USER_AGENT),
             idempotency_key: text(HeaderName::from_static("idempotency-key")),
+            validation: text(HeaderName::from_static(VALIDATION_HEADER)),
+            is_list: false,
         }
     }
 
@@ -75,21 +81,35 @@ impl Asking {
             user_agent: self.user_agent.as_deref(),
             idempotency_key: self.idempotency_key.as_deref(),
             body,
+            list: self.is_list.then(|| Validation::of(self.validation.as_deref())),
         }
     }
 }
 
 async fn send(State(shared): State<Arc<Shared>>, ConnectInfo(cut): ConnectInfo<Cut>, request: Request) -> Response {
     let asking = Asking::of(request.headers());
+    take(shared, cut, asking, request).await
+}
+
+async fn send_list(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(cut): ConnectInfo<Cut>,
+    request: Request,
+) -> Response {
+    let asking = Asking {
+        is_list: true,
+        ..Asking::of(request.headers())
+    };
+    take(shared, cut, asking, request).await
+}
+
+async fn take(shared: Arc<Shared>, cut: Cut, asking: Asking, request: Request) -> Response {
+    let door = if asking.is_list { "/emails/batch" } else { "/emails" };
     let Some(body) = whole_body(request).await else {
         let text = "The request body is too large or was cut off.";
         let refusal = Refusal::new(413, ErrorName::PayloadTooLarge, text);
         let call = asking.call(b"");
-        return whole(
-            shared
-                .model()
-                .turn_away(shared.now(), &call, "POST", "/emails", &refusal),
-        );
+        return whole(shared.model().turn_away(shared.now(), &call, "POST", door, &refusal));
     };
     // A task of its own: the provider goes on when the client hangs up.
     let task = tokio::spawn(work(Arc::clone(&shared), asking, body));
@@ -135,7 +155,10 @@ async fn work(shared: Arc<Shared>, asking: Asking, body: Bytes) -> Outcome {
     }
     let outcome = shared.model().finish(shared.now(), ticket, &id);
     // The id is this send's own: where it went to a mail, the mail is new.
-    shared.follow(&id);
+    let mails = if asking.is_list { MAILS_MAX } else { 1 };
+    for place in 0..mails {
+        shared.follow(&id_at(&id, place));
+    }
     if outcome.wire != Wire::AfterRelease {
         return outcome;
     }

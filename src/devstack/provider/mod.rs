@@ -4,7 +4,7 @@
 //! that the server runs.
 //!
 //! - [`model`]: a send in two steps, arrival and acceptance; [`call`] is what goes in and comes out; [`access`],
-//!   [`rate`], [`keys`] and [`mail`] are its rules, [`ledger`] its memory, [`read`] the reading back.
+//!   [`rate`], [`keys`], [`mail`] and [`list`] are its rules, [`ledger`] its memory, [`read`] the reading back.
 //! - [`fault`]: the rules by which a test makes it fail; [`kind`]: the ways to fail; [`effect`]: what each does to an
 //!   answer.
 //! - [`webhook`]: delivery news and their signature; [`courier`]: which follow a mail by themselves, and their tries.
@@ -25,6 +25,7 @@ mod http;
 pub mod keys;
 pub mod kind;
 pub mod ledger;
+pub mod list;
 pub mod mail;
 pub mod model;
 mod page;

@@ -17,7 +17,8 @@ use super::effect::{self, Wire};
 use super::fault::{Fault, FaultKind, Faults};
 use super::keys::{BodyHash, KEY_CHARS_MAX, KEYS_MAX, Keys, Known};
 use super::ledger::{Fate, Ledger, Seen, Sent};
-use super::mail::{self, Mail};
+use super::list::{self, MailList};
+use super::mail;
 use super::rate::{Pass, Rate};
 use crate::outbox::time::Millis;
 
@@ -30,14 +31,16 @@ struct Running {
     fault: Option<Fault>,
     pass: Pass,
     work: Work,
+    /// Whether a list came.
+    is_list: bool,
 }
 
 /// What finishing a send means.
 #[derive(Debug)]
 enum Work {
-    /// A mail goes out.
-    Accept(Box<Mail>),
-    /// The key has been used with these bytes: the id of then.
+    /// Mails go out; one, unless a list came.
+    Accept(MailList),
+    /// The key has been used with these bytes: the id of then, or the whole answer to a list.
     Replay(String),
     /// All is done, and the answer waits for a release.
     Answer(Waiting),
@@ -108,7 +111,10 @@ impl Model {
     /// First step of a send: judges it, writes it down, locks its key.
     pub fn arrive(&mut self, now: Millis, call: &Call<'_>) -> Arrival {
         let parsed = serde_json::from_slice::<Value>(call.body).ok();
-        let to = mail::recipients(parsed.as_ref());
+        let to = match call.list {
+            None => mail::recipients(parsed.as_ref()),
+            Some(_) => list::recipients(parsed.as_ref()),
+        };
         let body = hash(call.body);
         let fault = self.faults.take(call.idempotency_key, &to);
         if let Some(fault) = fault.as_ref().filter(|fault| !fault.lets_through()) {
@@ -153,6 +159,7 @@ impl Model {
                     fault,
                     pass,
                     work,
+                    is_list: call.list.is_some(),
                 };
                 self.running.insert(ticket, run);
                 let held = kind == Some(FaultKind::Hold);
@@ -177,7 +184,10 @@ impl Model {
             n: 0,
             at: now,
             method: "POST".to_owned(),
-            path: "/emails".to_owned(),
+            path: match call.list {
+                None => "/emails".to_owned(),
+                Some(_) => "/emails/batch".to_owned(),
+            },
             idempotency_key: call.idempotency_key.map(str::to_owned),
             body_sha256: Some(body.to_owned()),
             status: None,
@@ -188,9 +198,11 @@ impl Model {
         })
     }
 
-    /// Second step of a send: the mail goes out under `id`, unless this was a replay. An outcome that arrives
+    /// Second step of a send: the mail goes out under `id` (the mails of a list under [`list::id_at`]), unless this was a
+    /// replay. An outcome that arrives
     /// [`Wire::AfterRelease`] is still running until [`Model::released`].
     pub fn finish(&mut self, now: Millis, ticket: Ticket, id: &str) -> Outcome {
+        let first = id;
         let Some(run) = self.running.remove(&ticket) else {
             return Outcome {
                 reply: Reply::empty(503),
@@ -198,30 +210,40 @@ impl Model {
             };
         };
         let (id, fate, accepted) = match &run.work {
+            Work::Accept(list) if run.is_list => {
+                let ids: Vec<String> = (0..list.mails.len()).map(|place| list::id_at(id, place)).collect();
+                (list.answer(&ids), Fate::Accepted, Some(now))
+            }
             Work::Accept(_) => (id.to_owned(), Fate::Accepted, Some(now)),
             Work::Replay(first) => (first.clone(), Fate::Replayed, None),
             Work::Answer(waiting) => (waiting.id.clone(), Fate::Replayed, None),
         };
-        let honest = run.pass.mark(Reply::accepted(&id));
+        let honest = run.pass.mark(if run.is_list {
+            Reply::json(200, id.clone())
+        } else {
+            Reply::accepted(&id)
+        });
         let (reply, wire) = match &run.fault {
             Some(fault) => effect::answer(fault, Some(honest), &[], self.settings.per_second),
             None => (honest, Wire::Whole),
         };
         self.ledger.close(run.n, fate, status_seen(&reply, wire), Some(&id));
-        if let Work::Accept(mail) = run.work {
-            self.ledger.accept(Sent {
-                id: id.clone(),
-                idempotency_key: run.key.clone(),
-                body_sha256: run.body.clone(),
-                accepted_at: now,
-                last_event: if mail.scheduled_at.is_some() {
-                    "scheduled"
-                } else {
-                    "sent"
-                }
-                .to_owned(),
-                mail: *mail,
-            });
+        if let Work::Accept(list) = run.work {
+            for (place, mail) in list.mails.into_iter().enumerate() {
+                self.ledger.accept(Sent {
+                    id: list::id_at(first, place),
+                    idempotency_key: run.key.clone(),
+                    body_sha256: run.body.clone(),
+                    accepted_at: now,
+                    last_event: if mail.scheduled_at.is_some() {
+                        "scheduled"
+                    } else {
+                        "sent"
+                    }
+                    .to_owned(),
+                    mail,
+                });
+            }
         }
         if wire == Wire::AfterRelease {
             // A key that was locked stays locked: to everybody else the first request still runs.
@@ -239,6 +261,7 @@ impl Model {
                     fault: run.fault,
                     pass: run.pass,
                     work,
+                    is_list: run.is_list,
                 },
             );
         } else if let (Some(key), Some(at)) = (&run.key, accepted) {
@@ -289,13 +312,19 @@ impl Model {
             Ok(pass) => pass,
             Err((pass, reply)) => return (pass, Err(reply)),
         };
-        let judged =
-            self.judge_key(now, call.idempotency_key, body)
-                .and_then(|replay| match replay {
-                    Some(first) => Ok(Work::Replay(first)),
-                    None => mail::check(parsed, self.settings.example_domains_allowed)
-                        .map(|mail| Work::Accept(Box::new(mail))),
-                });
+        let judged = self
+            .judge_key(now, call.idempotency_key, body)
+            .and_then(|replay| match replay {
+                Some(first) => Ok(Work::Replay(first)),
+                None => match call.list {
+                    None => mail::check(parsed, self.settings.example_domains_allowed).map(|mail| MailList {
+                        mails: vec![mail],
+                        errors: None,
+                    }),
+                    Some(validation) => list::check(parsed, validation, self.settings.example_domains_allowed),
+                }
+                .map(Work::Accept),
+            });
         (pass, judged.map_err(|refusal| pass.mark(refusal.reply())))
     }
 

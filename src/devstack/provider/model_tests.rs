@@ -19,6 +19,7 @@ fn call<'a>(key: &'a str, body: &'a str) -> Call<'a> {
         user_agent: Some("test/1"),
         idempotency_key: Some(key),
         body: body.as_bytes(),
+        list: None,
     }
 }
 

@@ -190,6 +190,7 @@ mod tests {
         user_agent: Some("t/1"),
         idempotency_key: None,
         body: b"",
+        list: None,
     };
 
     fn with_mails(count: usize) -> Model {

@@ -38,6 +38,7 @@ fn model_with_one_mail() -> Model {
         user_agent: Some("t/1"),
         idempotency_key: None,
         body,
+        list: None,
     };
     let Next::Running { ticket, .. } = model.arrive(Millis::new(0), &call).next else {
         panic!("a good mail was refused")

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealpost::devstack::provider::effect::Wire;
 use sealpost::devstack::provider::fault::{Fault, FaultKind};
+use sealpost::devstack::provider::list::Validation;
 use sealpost::devstack::provider::model::{Call, Model, Next, Outcome, Settings, Ticket};
 use sealpost::devstack::provider::read::PageQuery;
 use sealpost::ports::{Clock as _, LookUp, MailAnswer, MailRequest, Mailer};
@@ -31,6 +32,8 @@ pub struct ModelMailer {
     pub most_at_once: Cell<usize>,
     /// The key that reads.
     pub reading_key: Cell<&'static str>,
+    /// Answers to the next sends, instead of the model's, which takes them all the same.
+    pub answers: RefCell<VecDeque<MailAnswer>>,
     /// Answers to the next look-ups, instead of the model's.
     pub look_up_answers: RefCell<VecDeque<MailAnswer>>,
     /// The look-ups that were made, with their times.
@@ -58,6 +61,7 @@ impl ModelMailer {
             running: Cell::new(0),
             most_at_once: Cell::new(0),
             reading_key: Cell::new("Bearer re_full"),
+            answers: RefCell::default(),
             look_up_answers: RefCell::default(),
             looked_up: RefCell::default(),
             rewrite_look_ups: Cell::new(|body| body),
@@ -139,6 +143,7 @@ impl ModelMailer {
             user_agent: Some("sealpost-tests"),
             idempotency_key: Some(request.idempotency_key),
             body: request.body.as_bytes(),
+            list: request.batch.then_some(Validation::Strict),
         };
         // The request is on its way; who dies here never reaches the provider.
         tokio::task::yield_now().await;
@@ -168,6 +173,9 @@ impl ModelMailer {
             while !self.let_go.get() {
                 tokio::task::yield_now().await;
             }
+        }
+        if let Some(answer) = self.answers.borrow_mut().pop_front() {
+            return answer;
         }
         self.answer(outcome.reply, outcome.wire).await
     }

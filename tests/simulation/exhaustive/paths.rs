@@ -3,8 +3,8 @@
 use super::Path;
 use crate::oracle::Role;
 use crate::script::Io;
-use crate::setting::{Fact, HELD_FAMILY, Profile, START_MS, fact_of};
-use crate::stage::{LOST_ANSWER, Stage};
+use crate::setting::{BATCH_FAMILY, Fact, HELD_FAMILY, Profile, START_MS, fact_of};
+use crate::stage::{LOST_ANSWER, REFUSED, Stage};
 
 const ALWAYS: (Option<i64>, Option<i64>) = (None, None);
 /// A message that nobody understands.
@@ -33,6 +33,13 @@ fn three() -> Vec<Fact> {
         fact_of(1, "notice", ALWAYS, true),
         fact_of(2, "invitation", ALWAYS, true),
     ]
+}
+
+/// Mails that go out together.
+fn together() -> Vec<Fact> {
+    (0..3)
+        .map(|number| fact_of(number, BATCH_FAMILY, ALWAYS, true))
+        .collect()
 }
 
 fn five() -> Vec<Fact> {
@@ -117,6 +124,62 @@ pub const ALL: &[Path] = &[
         profile: Profile::Usual,
         facts: three,
         prepare: |stage| stage.enqueued(&[0, 1, 2]),
+        go: |stage| {
+            stage.consumer(&[0, 1, 2], &[]);
+        },
+        role: Role::Consumer,
+        invocations: 1,
+        at_least: &[(Io::Database, 3), (Io::Provider, 3), (Io::Acknowledge, 1)],
+        pairs: false,
+    },
+    Path {
+        name: "consumer, mails that go out together",
+        profile: Profile::Usual,
+        facts: together,
+        prepare: |stage| stage.enqueued(&[0, 1, 2]),
+        go: |stage| {
+            stage.consumer(&[0, 1, 2], &[]);
+        },
+        role: Role::Consumer,
+        invocations: 1,
+        at_least: DATABASE_AND_CALL,
+        pairs: true,
+    },
+    Path {
+        name: "consumer, a batch in doubt, one message of it",
+        profile: Profile::Usual,
+        facts: together,
+        prepare: |stage| stage.called(&[0, 1, 2], LOST_ANSWER),
+        go: |stage| {
+            stage.consumer(&[1], &[]);
+        },
+        role: Role::Consumer,
+        invocations: 1,
+        at_least: DATABASE_AND_CALL,
+        pairs: true,
+    },
+    Path {
+        name: "consumer, a batch in doubt with somebody who is suppressed now",
+        profile: Profile::Usual,
+        facts: together,
+        prepare: |stage| {
+            stage.called(&[0, 1, 2], LOST_ANSWER);
+            let fact = stage.fact(2);
+            stage.sim.suppress(&fact);
+        },
+        go: |stage| {
+            stage.consumer(&[0, 1], &[]);
+        },
+        role: Role::Consumer,
+        invocations: 1,
+        at_least: &[(Io::Database, 1), (Io::Acknowledge, 1)],
+        pairs: false,
+    },
+    Path {
+        name: "consumer, a batch that was refused",
+        profile: Profile::Usual,
+        facts: together,
+        prepare: |stage| stage.called(&[0, 1, 2], REFUSED),
         go: |stage| {
             stage.consumer(&[0, 1, 2], &[]);
         },

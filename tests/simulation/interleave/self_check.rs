@@ -22,8 +22,8 @@ static CLAIMS_WHAT_IS_CLAIMED: Planted = Planted {
             "o.status = 'processing' AND 0 <= ?2",
         ),
         (
-            "(o.suspect = 1 OR o.status = 'processing') = ?5",
-            "(o.suspect = 1) = ?5",
+            "o.suspect = 1 OR o.status = 'processing' AS alone",
+            "o.suspect = 1 AS alone",
         ),
     ],
     ..NOTHING

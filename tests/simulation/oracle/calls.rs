@@ -43,10 +43,11 @@ impl Oracle {
             state.broken(Invariant::I2, "a mail went out that nobody asked for".to_owned());
             return;
         };
-        if let Some(row) = state.key_of.get(&key) {
+        let row_id = state.row_under(&key, &fact);
+        if let Some(row) = &row_id {
             state.mail_of.insert(id.to_owned(), row.clone());
         }
-        let row = state.key_of.get(&key).and_then(|id| state.rows.get(id)).cloned();
+        let row = row_id.as_ref().and_then(|id| state.rows.get(id)).cloned();
         let owed = row.map_or_else(|| fact.clone(), |row| state.obligation(&row));
         let ids = state.accepted.entry(owed.clone()).or_default();
         ids.push(id.to_owned());
@@ -60,8 +61,8 @@ impl Oracle {
                 format!("{fact} was sent, and its family only runs in shadow"),
             );
         }
-        if let Some(id) = state.key_of.get(&key)
-            && let Some(row) = state.rows.get(id)
+        if let Some(id) = row_id
+            && let Some(row) = state.rows.get(&id)
             && [
                 "failed",
                 "expired",
@@ -108,24 +109,28 @@ impl State {
                 self.broken(Invariant::I1, format!("{fact} goes out without all of its attachments"));
             }
         }
-        if self.is_of_a_resend(key) {
-            return;
-        }
-        let keys = self.keys_of.entry(fact.clone()).or_default();
-        keys.insert(key.to_owned());
-        if keys.len() > 1 {
-            self.broken(Invariant::I5, format!("{fact} was requested under two keys"));
-        }
+        self.under_one_key(key, body);
     }
 
     fn permitted(&mut self, who: Who, now: i64, key: &str, body: &str, scope: &str) {
         self.report.checked(Invariant::I6);
-        let Some(row) = self.key_of.get(key).and_then(|id| self.rows.get(id)).cloned() else {
+        let rows = self.rows_under(key);
+        if rows.is_empty() {
             self.broken(Invariant::I6, "a call without a row".to_owned());
-            return;
-        };
+        }
+        for row in rows {
+            // What is sent already of a batch is not sent by it: its mail is out, and the key brings the same ids.
+            if row.batch.is_some() && row.status == "sent" && self.outranked(who, &row).is_none() {
+                self.report.event("batch: repeated with a mail that is sent");
+                continue;
+            }
+            self.permitted_for(who, now, key, body, scope, &row);
+        }
+    }
+
+    fn permitted_for(&mut self, who: Who, now: i64, key: &str, body: &str, scope: &str, row: &crate::store::OutboxRow) {
         let mut wrong = Vec::new();
-        let token = row.token.clone().or_else(|| self.outranked(who, &row));
+        let token = row.token.clone().or_else(|| self.outranked(who, row));
         let own = token
             .as_ref()
             .and_then(|token| self.tokens.get(token))
@@ -247,10 +252,12 @@ fn learned(answer: &MailAnswer) -> Learned {
             let json = body
                 .as_ref()
                 .and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
-            let id = json
-                .as_ref()
-                .and_then(|json| json["id"].as_str())
-                .is_some_and(|id| !id.is_empty());
+            let is_id = |json: &serde_json::Value| json["id"].as_str().is_some_and(|id| !id.is_empty());
+            let is_list = |json: &serde_json::Value| {
+                let list = json["data"].as_array();
+                list.is_some_and(|list| !list.is_empty() && list.iter().all(is_id))
+            };
+            let id = json.as_ref().is_some_and(|json| is_id(json) || is_list(json));
             match status {
                 200..=299 if id => Learned::Accepted,
                 200..=299 | 408 | 409 | 421 | 425 | 500..=599 => Learned::Doubt,

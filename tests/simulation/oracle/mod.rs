@@ -4,6 +4,7 @@
 //! up, and the rows as they stand after each transaction. It asks the code under test nothing.
 
 pub mod arrows;
+mod batches;
 mod calls;
 mod ledger;
 mod messages;
@@ -98,6 +99,8 @@ struct State {
     row_of: BTreeMap<String, String>,
     fact_of: BTreeMap<String, String>,
     key_of: BTreeMap<String, String>,
+    /// The rows that each batch has or had, by its key.
+    batches: BTreeMap<String, BTreeSet<String>>,
     calls: Vec<Call>,
     bodies: BTreeMap<String, String>,
     keys_of: BTreeMap<String, BTreeSet<String>>,

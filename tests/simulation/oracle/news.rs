@@ -132,6 +132,10 @@ impl State {
 
     /// Events that say something and move nothing.
     pub(super) fn moves_nothing(&mut self, event: &EventRow) -> bool {
+        if event.cause == "batch_dissolved" {
+            self.report.event("event: batch_dissolved");
+            return true;
+        }
         if event.cause == "duplicate_seen" {
             self.report.event("event: duplicate_seen");
             return true;

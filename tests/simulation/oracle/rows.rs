@@ -127,7 +127,7 @@ impl State {
         }
         if NOTHING_WENT_OUT.contains(&row.status.as_str()) {
             self.report.checked(Invariant::I3);
-            if self.may_have_gone(&row.key) {
+            if self.keys(row).iter().any(|key| self.may_have_gone(key)) {
                 let what = format!("{} is {} ({}), and it may have gone out", row.id, row.status, row.cause);
                 self.broken(Invariant::I3, what);
             }
@@ -135,7 +135,9 @@ impl State {
         if old.key != row.key {
             self.broken(Invariant::I5, format!("{} has another key now", row.id));
         }
-        if old.sha256.is_some() && old.sha256 != row.sha256 {
+        self.batched(old, row);
+        let given_up = old.batch.is_some() && row.batch.is_none();
+        if old.sha256.is_some() && old.sha256 != row.sha256 && !given_up {
             self.broken(Invariant::I5, format!("{} was sealed again", row.id));
         }
     }
@@ -192,7 +194,8 @@ impl State {
     /// A consumer moves a row that nobody holds: it claims it, ends it for what forbids the mail, or puts it aside. What
     /// an answer of the provider asks for is a settle's alone, and a settle needs the claim.
     fn without_claim(&mut self, who: Who, old: &OutboxRow, row: &OutboxRow) {
-        const CAUSES: [&str; 11] = [
+        const CAUSES: [&str; 12] = [
+            "batch_stopped",
             "claimed",
             "provider_window_closed",
             "recipient_suppressed",

@@ -12,17 +12,20 @@ impl Oracle {
         mails.map(|(id, _)| id.clone()).collect()
     }
 
-    /// When the last call under a key began; long ago where there was none.
-    pub fn last_call(&self, key: &str) -> i64 {
+    /// When the last call for a row began; long ago where there was none.
+    pub fn last_call(&self, row: &OutboxRow) -> i64 {
+        let keys = self.keys_of(row);
         let state = self.inner.borrow();
-        let calls = state.calls.iter().filter(|call| call.key == key);
+        let calls = state.calls.iter().filter(|call| keys.contains(&call.key));
         calls.map(|call| call.at).max().unwrap_or_default()
     }
 
-    /// A person has made sure that nothing went out under a key: its doubts are over.
-    pub fn ruled_out(&self, key: &str) {
+    /// A person has made sure that nothing went out for a row: its doubts are over.
+    pub fn ruled_out(&self, row: &OutboxRow) {
+        let keys = self.keys_of(row);
         let mut state = self.inner.borrow_mut();
-        for call in state.calls.iter_mut().filter(|call| call.key == key && !call.accepted) {
+        let calls = state.calls.iter_mut();
+        for call in calls.filter(|call| keys.contains(&call.key) && !call.accepted) {
             call.learned = Some(Learned::NotAccepted);
         }
     }
@@ -58,12 +61,6 @@ impl State {
         } else {
             fact
         }
-    }
-
-    /// Whether a key is of a row that a person wanted sent once more.
-    pub(super) fn is_of_a_resend(&self, key: &str) -> bool {
-        let row = self.key_of.get(key).and_then(|id| self.rows.get(id));
-        row.is_some_and(|row| row.resend_of.is_some())
     }
 
     /// A row that a person had made: of an unknown one, once.

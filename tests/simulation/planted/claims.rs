@@ -27,7 +27,10 @@ pub const ALL: [&Planted; 16] = [
 ];
 
 /// Rows whose claim ended run alone, and the program picks them out by their time once more: a second guard.
-const CLAIMED_LIKE_OTHERS: (&str, &str) = ("(o.suspect = 1 OR o.status = 'processing') = ?5", "o.suspect = ?5");
+const CLAIMED_LIKE_OTHERS: (&str, &str) = (
+    "o.suspect = 1 OR o.status = 'processing' AS alone",
+    "o.suspect = 1 AS alone",
+);
 
 /// A row that is being worked on is claimed like any other.
 static LIVE_CLAIM_IGNORED: Planted = Planted {
@@ -76,7 +79,7 @@ static DEATHS_UNCOUNTED: Planted = Planted {
 static SUSPECTS_AMONG_OTHERS: Planted = Planted {
     name: "a row that kills its worker does not run alone",
     breaks: Invariant::I1,
-    sql: &[("(o.suspect = 1 OR o.status = 'processing') = ?5", "?5 = ?5")],
+    sql: &[("alone_any = ?5", "?5 = ?5")],
     ..BASE
 };
 
@@ -182,14 +185,8 @@ static OTHER_ACCOUNT: Planted = Planted {
     name: "the provider's account is not looked at",
     breaks: Invariant::I6,
     sql: &[
-        (
-            "(o.seal_sha256 IS NULL OR (o.provider = ?8 AND o.provider_scope = ?9))",
-            "(?8 <> ?9 OR true)",
-        ),
-        (
-            "(o.seal_sha256 IS NULL OR (o.provider = ?7 AND o.provider_scope = ?8))",
-            "(?7 <> ?8 OR true)",
-        ),
+        ("o.batch_id) END = ?9", "o.batch_id) END <> ?9 || 'x'"),
+        ("o.batch_id) END = ?8", "o.batch_id) END <> ?8 || 'x'"),
     ],
     ..BASE
 };

@@ -2,6 +2,7 @@
 //! that the program is given, or in the text of one of its statements. Where the program has a second guard behind the
 //! first, both are taken out, and the bug's comment names them.
 
+mod batches;
 mod claims;
 mod designs;
 mod doubt;
@@ -113,6 +114,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(designs::ALL);
     all.extend(publish::ALL);
     all.extend(keys::ALL);
+    all.extend(batches::ALL);
     all.extend(claims::ALL);
     all.extend(doubt::ALL);
     all.extend(ports::ALL);

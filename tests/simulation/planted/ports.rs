@@ -126,9 +126,9 @@ static NOT_CLAIMED_IS_DONE: Planted = Planted {
     name: "a row that could not be claimed is taken for done",
     breaks: Invariant::I11,
     sql: &[(
-        "SELECT o.id, o.status, o.claim_expires_at, o.suspect,",
+        "SELECT o.id, o.status, o.claim_expires_at, o.batch_id,",
         "SELECT o.id, CASE WHEN o.status = 'processing' THEN 'sent' ELSE o.status END AS status, o.claim_expires_at,
-           o.suspect,",
+           o.batch_id,",
     )],
     ..BASE
 };

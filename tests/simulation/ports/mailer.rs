@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use sealpost::devstack::provider::fault::{Fault, FaultKind, RetryAfter};
+use sealpost::devstack::provider::list::Validation;
 use sealpost::devstack::provider::model::{Call, Next, Ticket};
 use sealpost::devstack::provider::read::PageQuery;
 use sealpost::devstack::provider::{answer::Reply, effect::Wire};
@@ -44,10 +45,14 @@ impl Working {
             let before = model.ledger().sent().len();
             let outcome = model.finish(now, ticket, &id);
             let sent = model.ledger().sent();
-            let taken = (sent.len() > before).then(|| sent.back().map(|sent| (sent.mail.to.clone(), sent.id.clone())));
-            (outcome, taken.flatten())
+            let taken: Vec<_> = sent
+                .iter()
+                .skip(before)
+                .map(|sent| (sent.mail.to.clone(), sent.id.clone()))
+                .collect();
+            (outcome, taken)
         });
-        if let Some((to, id)) = taken {
+        for (to, id) in taken {
             sim.note(|| format!("the provider accepts {id}"));
             sim.oracle.accepted(self.call, &to, &id);
             crate::webhooks::follow(sim, &self.scope, &id, &to);
@@ -92,11 +97,11 @@ impl SimMailer {
         Some((fault, name))
     }
 
-    async fn call(&self, key: &str, body: &str) -> MailAnswer {
+    async fn call(&self, key: &str, body: &str, batch: bool) -> MailAnswer {
         let sim = &self.sim;
         let call = sim.oracle.call_begins(self.who, sim.now(), key, body, &self.scope);
         sim.note(|| format!("#{} calls with {} bytes", self.who.invocation, body.len()));
-        let answer = self.exchange(call, key, body).await;
+        let answer = self.exchange(call, key, body, batch).await;
         sim.note(|| match &answer {
             MailAnswer::Response { status, .. } => format!("#{} is answered {status}", self.who.invocation),
             MailAnswer::TimedOut => format!("#{} waits in vain", self.who.invocation),
@@ -106,7 +111,7 @@ impl SimMailer {
         answer
     }
 
-    async fn exchange(&self, call: CallId, key: &str, body: &str) -> MailAnswer {
+    async fn exchange(&self, call: CallId, key: &str, body: &str, batch: bool) -> MailAnswer {
         let sim = &self.sim;
         let began = sim.now();
         let scripted = sim.script.next(self.who, Io::Provider);
@@ -130,6 +135,7 @@ impl SimMailer {
                 // A provider without a window keeps no keys: it takes whatever comes for a new mail.
                 idempotency_key: (sim.setting.profile != Profile::WindowZero).then_some(key),
                 body: body.as_bytes(),
+                list: batch.then_some(Validation::Strict),
             };
             let arrival = model.arrive(Millis::new(sim.now()), &request);
             model.faults().clear();
@@ -214,9 +220,9 @@ impl Mailer for SimMailer {
         if poison.is_some_and(|poison| poison.by_call && body.contains(&poison.to)) {
             sim.die_of_it(self.who).await;
         }
-        let mut answer = self.call(&key, &body).await;
+        let mut answer = self.call(&key, &body, request.batch).await;
         if sim.planted.calls_again && matches!(answer, MailAnswer::Disconnected | MailAnswer::TimedOut) {
-            answer = self.call(&key, &body).await;
+            answer = self.call(&key, &body, request.batch).await;
         }
         (sim.planted.answer)(answer)
     }
