@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealpost::devstack::provider::fault::FaultKind;
+use sealpost::devstack::provider::fault::{Fault, FaultKind};
 use sealpost::ports::Clock as _;
 use serde_json::{Value as Json, json};
 
@@ -194,10 +194,16 @@ async fn another_familys_success_lifts_nothing() {
     pause(&world, "notice", 60).await;
     world.clock.advance(61 * SECOND);
     let notice = world.notices(1).await.remove(0);
-    world.intake(&[report("r1")]).await.expect("recorded");
+    let mut other = report("r1");
+    other["to"] = json!("reader@elsewhere.example");
+    world.intake(&[other]).await.expect("recorded");
     let report = text(&world.sql("SELECT id FROM outbox WHERE family = 'report'", vec![]).await[0][0]);
     // The probe's own mail fails, the other one of its claim succeeds.
-    world.mailer.fault(FaultKind::ServiceUnavailable, 1);
+    // Which of two calls side by side comes first is nobody's promise, so the fault names its mail.
+    let mut fault = Fault::once(FaultKind::ServiceUnavailable);
+    fault.matches.to = Some("n0@".to_owned());
+    let rules = world.mailer.model.borrow_mut().faults().add(vec![fault]);
+    rules.expect("a rule fits");
     world.deliver_ids(&[&notice, &report]).await;
     assert_eq!(
         (

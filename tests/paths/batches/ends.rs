@@ -107,6 +107,7 @@ async fn a_sender_of_one_mail_that_is_not_verified_pauses_nobody() {
     other["content"]["from"] = serde_json::json!("Other <post@other.example>");
     let accepted = world.intake(&[super::mail("c0"), other]).await.expect("recorded");
     let ids: Vec<String> = accepted.receipts.into_iter().map(|one| one.id).collect();
+    world.tick().await;
     let mut refusal = Fault::once(FaultKind::UnverifiedDomain);
     refusal.count = -1;
     refusal.matches.to = Some("c1@".to_owned());
@@ -148,6 +149,7 @@ async fn a_member_that_is_too_late_leaves_a_batch_that_was_never_accepted() {
         .await
         .expect("recorded");
     let ids: Vec<String> = accepted.receipts.into_iter().map(|one| one.id).collect();
+    world.tick().await;
     world.mailer.fault(FaultKind::RateLimit, 1);
     world.deliver().await;
     world.clock.advance(5 * MINUTE);

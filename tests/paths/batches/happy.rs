@@ -39,6 +39,7 @@ async fn batches_and_single_mails_share_the_round_trips() {
     let mut intents: Vec<_> = (0..30).map(|number| mail(&format!("c{number}"))).collect();
     intents.extend((0..5).map(|number| notice_with_key(&format!("n{number}"))));
     world.intake(&intents).await.expect("recorded");
+    world.tick().await;
     world.transport.take_requests();
     world.deliver().await;
     assert_eq!(world.transport.take_requests(), 3);
