@@ -6,6 +6,7 @@ use std::rc::Rc;
 use sealpost::config::Config;
 use sealpost::intake::{Accepted, IntakeError};
 use sealpost::outbox::status::Status;
+use sealpost::outbox::time::Millis;
 use sealpost::replay::{Answered, Outcome, replay};
 use serde_json::{Value as Json, json};
 
@@ -14,6 +15,10 @@ use super::oracle::Role;
 use super::ports::Worker;
 use super::setting::{Fact, MARKER};
 use super::sim::Sim;
+use super::times::Times;
+
+/// Milliseconds of an hour.
+const HOUR_MS: i64 = 3_600_000;
 
 /// The family whose mails carry a link that is made anew by every caller.
 pub const SECRET_FAMILY: &str = "renewal_notice";
@@ -52,9 +57,9 @@ impl Ledger {
     }
 
     /// The facts that it adds, counted from `number` on; and every send gets its name.
-    pub fn add(&self, facts: &mut Vec<Fact>) {
+    pub fn add(&self, facts: &mut Vec<Fact>, start: i64) {
         let number = facts.len();
-        facts.extend((0..self.revisions).map(|revision| revised(number, revision)));
+        facts.extend((0..self.revisions).map(|revision| revised(number, revision, start)));
         for (number, fact) in facts.iter_mut().enumerate().filter(|_| self.names > 0) {
             let name = format!("send {}", number % self.names as usize);
             for intent in [&mut fact.intent, &mut fact.other] {
@@ -65,11 +70,14 @@ impl Ledger {
 }
 
 /// One revision of the fact that has a link.
-fn revised(number: usize, revision: u32) -> Fact {
+fn revised(number: usize, revision: u32, start: i64) -> Fact {
+    // Its window has just opened, and is open for two days.
+    let charged_at = start + 72 * HOUR_MS - 60_000;
     let name = format!("fact {} revision {revision}", number);
     let to = format!("{MARKER}.r{revision}@example.org");
     let intent = json!({
         "family": SECRET_FAMILY, "to": to, "revision": revision,
+        "businessAt": Millis::new(charged_at).to_string(),
         "key": { "subscriptionId": "s1", "periodStart": "p1", "kind": "t72" },
         "data": { "company": "Example", "customerName": "Ada", "plan": "Tea", "renewsOn": "soon", "amount": "EUR 1",
             "manageUrl": "https://example.org/manage" }
@@ -82,7 +90,12 @@ fn revised(number: usize, revision: u32) -> Fact {
         family: SECRET_FAMILY,
         intent,
         other,
-        not_after: None,
+        times: Times {
+            opens: Some(charged_at - 72 * HOUR_MS),
+            closes: Some(charged_at - 24 * HOUR_MS),
+            quiet: None,
+        },
+        last_moment: None,
     }
 }
 

@@ -15,6 +15,7 @@ use super::report::{Invariant, Report};
 use super::schedule;
 use super::setting::{HELD_FAMILY, Program, Setting};
 use super::sim::Sim;
+use super::store::OutboxRow;
 use super::store::Store;
 use super::together;
 
@@ -110,7 +111,7 @@ pub fn settle(sim: &Rc<Sim>) {
         }
         nobody_is_late(sim);
         // Between now and the next row that is due nothing would happen but ticks that find nothing.
-        let due = open.iter().filter_map(|row| row.relay_at).min();
+        let due = open.iter().filter_map(|row| waits_until(sim, row)).min();
         if let Some(due) = due.filter(|due| *due > sim.now() + 2 * schedule::TICK_MS && idle) {
             run_until(sim, due);
         }
@@ -127,7 +128,7 @@ fn nobody_is_late(sim: &Rc<Sim>) {
     for row in sim.oracle.rows().values() {
         sim.oracle.report().checked(Invariant::I12);
         // A row that cannot move harms nobody by waiting.
-        if ["held", "paused"].contains(&row.cause.as_str()) {
+        if ["held", "paused"].contains(&row.cause.as_str()) || waited_for_a_pause(sim, row) {
             continue;
         }
         if sim.oracle.due_since(row).is_some_and(|at| at + allowed < sim.now()) {
@@ -135,6 +136,39 @@ fn nobody_is_late(sim: &Rc<Sim>) {
             sim.oracle.violation(Invariant::I12, what);
         }
     }
+}
+
+/// A bulk row is not admitted while its family or everything is paused, and nothing is written about it meanwhile.
+fn waits_for_a_pause(sim: &Rc<Sim>, row: &OutboxRow) -> bool {
+    ["pending", "retry"].contains(&row.status.as_str())
+        && sealpost::outbox::family::find(&row.family).is_some_and(|family| family.bulk)
+        && paused_until(sim, row) > 0
+}
+
+/// The same, or its pause was lifted a moment ago.
+fn waited_for_a_pause(sim: &Rc<Sim>, row: &OutboxRow) -> bool {
+    if waits_for_a_pause(sim, row) {
+        sim.paused_at.borrow_mut().insert(row.id.clone(), sim.now());
+    }
+    let allowed = LATE_TICKS_MAX * schedule::TICK_MS;
+    let paused_at = sim.paused_at.borrow();
+    paused_at.get(&row.id).is_some_and(|at| at + allowed >= sim.now())
+}
+
+/// When something may happen to an open row.
+fn waits_until(sim: &Rc<Sim>, row: &OutboxRow) -> Option<i64> {
+    let relay_at = row.relay_at?;
+    Some(if waits_for_a_pause(sim, row) {
+        relay_at.max(paused_until(sim, row))
+    } else {
+        relay_at
+    })
+}
+
+/// When the last pause of a row ends; 0 where there is none.
+fn paused_until(sim: &Rc<Sim>, row: &OutboxRow) -> i64 {
+    const PAUSED_UNTIL: &str = "SELECT coalesce(max(until), 0) FROM pauses WHERE scope IN ('*', ?1)";
+    sim.store.one_number(PAUSED_UNTIL, &row.family)
 }
 
 /// Where mails were sealed for both accounts, a version for each runs on.

@@ -26,6 +26,8 @@ pub const SHADOW_FAMILY: &str = "demo_request_visitor";
 
 /// A family whose mails go out together.
 pub const BATCH_FAMILY: &str = "campaign";
+/// A zone in which most runs begin by day.
+const MORNING_ZONE: &str = "Asia/Tokyo";
 
 /// More than a page of the relay.
 const CROWD: u32 = 120;
@@ -161,8 +163,6 @@ impl Program {
             match kind.family.name {
                 HELD_FAMILY if !last => kind.family.mode = Mode::Hold,
                 SHADOW_FAMILY => kind.family.mode = Mode::Shadow,
-                // A run begins at midnight, and lasts for minutes.
-                BATCH_FAMILY => kind.family.quiet_hours = None,
                 "invitation" if last || self == Self::Changed => kind.version = Some("changed"),
                 _ => {}
             }
@@ -272,7 +272,7 @@ impl Setting {
             .collect();
         let crowd = if choices.chance(about, 10) { CROWD } else { 0 };
         let ledger = Ledger::draw(choices);
-        ledger.add(&mut facts);
+        ledger.add(&mut facts, start.at);
         let poison = choices.chance(about, 60).then(|| Poison {
             to: facts[0].to.clone(),
             by_call: choices.chance(about, 500),
@@ -377,6 +377,8 @@ pub fn fact_of(
             ]);
         }
         BATCH_FAMILY => {
+            // Most runs begin at midnight by UTC, and last for minutes; there it is morning.
+            intent["timeZone"] = json!(MORNING_ZONE);
             intent["key"] = json!({ "campaignId": "spring", "contactId": name });
             intent["content"] = json!({ "subject": format!("{MARKER} of {name}"), "text": "Good news." });
         }
@@ -411,7 +413,7 @@ pub fn fact_of(
         times: Times {
             opens: not_before,
             closes: not_after,
-            quiet: None,
+            quiet: (family == BATCH_FAMILY).then_some((times::NIGHT.0, times::NIGHT.1, MORNING_ZONE)),
         },
         last_moment: not_after,
     }

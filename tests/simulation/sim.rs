@@ -51,6 +51,8 @@ pub struct Sim {
     pub dead: Queue,
     pub instances: RefCell<Vec<Instance>>,
     /// Faults have stopped.
+    /// When bulk rows were last seen waiting for the end of a pause, by row.
+    pub paused_at: std::cell::RefCell<std::collections::BTreeMap<String, i64>>,
     pub quiet: Cell<bool>,
     invocations: Cell<u64>,
     randomness: Cell<u64>,
@@ -106,6 +108,7 @@ impl Sim {
             providers: RefCell::default(),
             mails: Cell::new(0),
             instances: RefCell::new(instances),
+            paused_at: Default::default(),
             quiet: Cell::new(false),
             invocations: Cell::new(0),
             randomness: Cell::new(0),

@@ -16,7 +16,7 @@ const HOUR: i64 = 60 * MINUTE;
 /// The family that keeps quiet at night, as its file says.
 const NIGHT_FAMILY: &str = "campaign";
 /// From nine in the evening to seven in the morning.
-const NIGHT: (u16, u16) = (21 * 60, 7 * 60);
+pub const NIGHT: (u16, u16) = (21 * 60, 7 * 60);
 /// The family that the simulation keeps quiet for half an hour, which a clock may show twice.
 const SHORT_FAMILY: &str = "application_decision";
 /// From a quarter past one to a quarter to two at night.
@@ -115,8 +115,9 @@ impl Start {
             7..=8 => Some(choices.one(Subject::Times, &ZONES)),
             _ => None,
         };
-        if let Some(zone) = zone {
-            fact.both("timeZone", &json!(zone));
+        match zone {
+            Some(zone) => fact.both("timeZone", &json!(zone)),
+            None => fact.without("timeZone"),
         }
         let zone = zone.unwrap_or(otherwise);
         fact.times.quiet = Some((from, until, zone));
@@ -161,6 +162,15 @@ impl Start {
 
 impl Fact {
     /// The same member in both meanings.
+    /// Takes a field out of both meanings.
+    fn without(&mut self, field: &str) {
+        for intent in [&mut self.intent, &mut self.other] {
+            if let Some(members) = intent.as_object_mut() {
+                members.remove(field);
+            }
+        }
+    }
+
     fn both(&mut self, name: &str, value: &Json) {
         self.intent[name] = value.clone();
         self.other[name] = value.clone();
@@ -177,8 +187,6 @@ pub fn change(family: &mut Family) {
 /// What a fact of one of these families says, beside its times.
 pub fn letter(family: &str, name: &str) -> Option<Json> {
     let intent = match family {
-        NIGHT_FAMILY => json!({ "idempotencyKey": name,
-            "content": { "subject": format!("{MARKER} of {name}"), "text": "Good news." } }),
         SHORT_FAMILY => json!({ "key": { "applicationId": name, "decision": "accepted" },
             "data": { "company": "Example", "programme": "it", "applicantName": format!("{MARKER} Eve"),
                 "decision": "accepted" } }),

@@ -61,7 +61,15 @@ impl State {
     pub(super) fn link_recorded(&mut self, row: &OutboxRow, letter: &str, store: &Store) {
         let Some(link) = link_of(letter) else { return };
         self.report.checked(Invariant::I5);
-        let alive = self.links.iter().find(|(id, _)| store.one_number(LETTERS, id) > 0);
+        let fact = |id: &str| {
+            let name = self.fact_of.get(id)?;
+            Some(name.split(" revision").next().unwrap_or_default().to_owned())
+        };
+        let of_this = fact(&row.id);
+        let alive = self
+            .links
+            .iter()
+            .find(|(id, _)| fact(id) == of_this && store.one_number(LETTERS, id) > 0);
         if let Some((first, known)) = alive.cloned() {
             self.report.event("a later revision had a link to reuse");
             if known != link {

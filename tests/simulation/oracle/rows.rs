@@ -191,10 +191,11 @@ impl State {
         }
     }
 
-    /// A consumer moves a row that nobody holds: it claims it, ends it for what forbids the mail, or puts it aside. What
+    /// A consumer moves a row that nobody holds: it claims it, ends it for what forbids the mail, puts it aside, or
+    /// wakes what a pause kept back that its probe has lifted. What
     /// an answer of the provider asks for is a settle's alone, and a settle needs the claim.
     fn without_claim(&mut self, who: Who, old: &OutboxRow, row: &OutboxRow) {
-        const CAUSES: [&str; 12] = [
+        const CAUSES: [&str; 13] = [
             "batch_stopped",
             "claimed",
             "provider_window_closed",
@@ -204,6 +205,7 @@ impl State {
             "claims_exhausted",
             "outbox_id_unclaimed",
             "paused",
+            "pause_lifted",
             "held",
             "provider_scope_changed",
             "message_id_conflict",

@@ -17,7 +17,7 @@ pub const ALL: [&Planted; 5] = [
 fn without_the_first(key: &str, body: &str, invocation: u64) -> (String, String) {
     let shorter = serde_json::from_str::<Vec<serde_json::Value>>(body)
         .ok()
-        .filter(|mails| mails.len() > 1 && invocation % 2 == 0)
+        .filter(|mails| mails.len() > 1 && invocation.is_multiple_of(2))
         .map(|mails| serde_json::Value::from(mails[1..].to_vec()).to_string());
     (key.to_owned(), shorter.unwrap_or_else(|| body.to_owned()))
 }
