@@ -9,7 +9,7 @@ use crate::outbox::time::Millis;
 use crate::outbox::window::Repetition;
 use crate::ports::Zones;
 use crate::store::claim::ClaimedRow;
-use crate::store::open::PutBack;
+use crate::store::outside::PutBack;
 
 /// The code of a row whose time zone cannot be read.
 const ZONE_UNKNOWN: &str = "time_zone_unknown";

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod migrations;
 pub mod open;
 pub mod operator_log;
+pub mod outside;
 pub mod parking;
 pub mod pauses;
 mod prune;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::lists::lists;
+use super::outside::{self, PutBack};
 use super::row::{row, rows_at};
 use super::settle::{self, Settled, Settlement};
 use crate::outbox::time::Millis;
@@ -44,17 +45,6 @@ pub struct Rejection<'a> {
     pub code: &'static str,
     /// The template's version that failed; a later version is tried again.
     pub template_version: Option<&'a str>,
-}
-
-/// A row that must not be called now: its quiet hours have begun.
-#[derive(Clone, Debug, Serialize)]
-pub struct PutBack {
-    /// The row.
-    pub id: String,
-    /// When it may be tried again (Unix ms).
-    pub next_attempt_at: i64,
-    /// When the relay looks (Unix ms); later than the above where the queue still holds a message.
-    pub relay_at: i64,
 }
 
 /// What the middle round trip asks for.
@@ -220,13 +210,12 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
             ],
         ),
     ]);
-    if !request.put_back.is_empty() {
-        let put_back = Value::Text(serde_json::json!(request.put_back).to_string());
-        statements.push(Statement::new(OUTSIDE, vec![put_back, token.clone(), now.clone()]));
-        if request.openings.is_empty() {
-            statements.push(Statement::new(NO_PROBE, vec![token.clone(), now.clone()]));
-        }
-    }
+    statements.extend(outside::statements(
+        request.put_back,
+        request.openings.is_empty(),
+        &token,
+        &now,
+    ));
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
     let ids: Vec<&str> = request
@@ -397,18 +386,6 @@ const NO_SLOT: &str = concat!(
       FROM mine JOIN outbox waiting ON waiting.id = mine.id)) AS aside
   WHERE outbox.id = aside.id"
 );
-
-/// processing -> retry: quiet hours have begun. No try is burnt, and what ran alone runs alone again.
-/// ?1 rows, ?2 token, ?3 now
-const OUTSIDE: &str = "UPDATE outbox SET
-    status = 'retry', cause = 'outside_hours', next_attempt_at = j.value ->> 'next_attempt_at',
-    relay_at = j.value ->> 'relay_at',
-    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, suspect = lone_claim, updated_at = ?3
-  FROM json_each(?1) j
-  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
-
-/// A claim that makes no call is no probe of a pause: the next one may be. ?1 token, ?2 now
-const NO_PROBE: &str = "UPDATE pauses SET probe_token = NULL, until = ?2 WHERE probe_token = ?1";
 
 /// ?1 openings, ?2 token
 const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o.seal_sha256
