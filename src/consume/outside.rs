@@ -12,7 +12,7 @@ use crate::outbox::time::Millis;
 use crate::outbox::window::Repetition;
 use crate::ports::Zones;
 use crate::store::claim::{Claimed, ClaimedRow};
-use crate::store::open::PutBack;
+use crate::store::outside::PutBack;
 
 /// How long the others of a batch wait for what becomes of one whose time zone cannot be read.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -18,7 +18,8 @@ use crate::outbox::time::Millis;
 use crate::ports::{Clock as _, Field, Level, Log as _, World};
 use crate::store::claim::{ClaimRequest, Claimed, RowState, claim};
 use crate::store::database::DatabaseError;
-use crate::store::open::{OpenRequest, Opened, PutBack, open};
+use crate::store::open::{OpenRequest, Opened, open};
+use crate::store::outside::PutBack;
 use crate::store::settle::Settlement;
 
 /// Letters with their attachments, and seals, that one claim brings back at most: the answer must fit into a Worker's

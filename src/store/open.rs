@@ -7,8 +7,10 @@ use serde::Serialize;
 use super::batches::{self, BatchOpening, OpenedBatch, Opener};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::lists::lists;
+use super::outside::{self, PutBack};
 use super::row::{row, rows_at};
 use super::settle::{self, Settled, Settlement};
+use super::slots::{NO_SLOT, OPEN, PACED_WAIT_MS_MAX, TAKE_PACE};
 use crate::outbox::time::Millis;
 
 /// A row that is about to be sent.
@@ -45,17 +47,6 @@ pub struct Rejection<'a> {
     pub code: &'static str,
     /// The template's version that failed; a later version is tried again.
     pub template_version: Option<&'a str>,
-}
-
-/// A row that must not be called now: its quiet hours have begun.
-#[derive(Clone, Debug, Serialize)]
-pub struct PutBack {
-    /// The row.
-    pub id: String,
-    /// When it may be tried again (Unix ms).
-    pub next_attempt_at: i64,
-    /// When the relay looks (Unix ms); later than the above where the queue still holds a message.
-    pub relay_at: i64,
 }
 
 /// What the middle round trip asks for.
@@ -247,13 +238,12 @@ pub async fn open(database: &impl Database, request: &OpenRequest<'_>) -> Result
             ],
         ),
     ]);
-    if !request.put_back.is_empty() {
-        let put_back = Value::Text(serde_json::json!(request.put_back).to_string());
-        statements.push(Statement::new(OUTSIDE, vec![put_back, token.clone(), now.clone()]));
-        if request.openings.is_empty() && request.batches.is_empty() {
-            statements.push(Statement::new(NO_PROBE, vec![token.clone(), now.clone()]));
-        }
-    }
+    statements.extend(outside::statements(
+        request.put_back,
+        request.openings.is_empty() && request.batches.is_empty(),
+        &token,
+        &now,
+    ));
     let opened_at = statements.len();
     statements.push(Statement::new(OPENED, vec![openings, token.clone()]));
     let members = request.batches.iter().flat_map(|batch| &batch.members);
@@ -295,103 +285,6 @@ const SEAL_BYTES: &str = "INSERT INTO seals (outbox_id, sha256, body)
   WHERE o.claim_token = ?2 AND o.status = 'processing' AND o.seal_sha256 = j.value ->> 'sha256'
   ON CONFLICT (outbox_id) DO NOTHING";
 
-/// The longest that a row is put aside for its bucket, in ms: a pace that was raised is noticed within it.
-const PACED_WAIT_MS_MAX: i64 = 900_000;
-
-/// The openings with the buckets that each of them takes from, as a table `mine`: `place` (0 is the most urgent), the
-/// attempt, the row, and name, interval and next free slot of its family's and of its domain's bucket; an interval of 0
-/// is no bucket.
-///
-/// Parameters: openings, token, family intervals, domain interval.
-macro_rules! mine {
-    ($openings:literal, $token:literal, $families:literal, $domain:literal, $rows:literal) => {
-        concat!(
-            "mine AS MATERIALIZED (
-               SELECT one.*,
-                 coalesce((SELECT next_free_at FROM pace WHERE name = one.family_name), 0) AS family_free,
-                 coalesce((SELECT next_free_at FROM pace WHERE name = one.domain_name), 0) AS domain_free
-               FROM (SELECT j.key AS place, j.value ->> 'attempt' AS attempt, o.id AS id,
-                   'family:' || o.family AS family_name, 'domain:' || o.domain_hash AS domain_name,
-                   coalesce((SELECT f.value FROM json_each(",
-            $families,
-            ") f WHERE f.key = o.family), 0) AS family_every,
-                   iif(o.domain_hash IS NULL, 0, ",
-            $domain,
-            ") AS domain_every
-                 FROM json_each(",
-            $openings,
-            ") j JOIN outbox o ON o.id = j.value ->> 'id'
-                 WHERE o.claim_token = ",
-            $token,
-            " AND o.status = 'processing' AND ",
-            $rows,
-            ") AS one)"
-        )
-    };
-}
-
-/// One attempt for each row that is still ours, has exactly these bytes sealed, and gets a slot in time.
-///
-/// Each row is given a first guess by its rank in its family and its domain, and the rows are walked in the order of the
-/// guesses, so that one that must wait for its own bucket comes after those that need not. The walk carries when each
-/// bucket is free, and gives a row the first moment at which all three have room: exact, whatever mixes. A row whose
-/// moment comes too late takes nothing, and holds nobody back.
-/// ?1 openings, ?2 token, ?3 now, ?4 provider, ?5 interval, ?6 longest wait, ?7 family intervals, ?8 domain interval
-const OPEN: &str = concat!(
-    "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at)
-  WITH RECURSIVE ",
-    mine!(
-        "?1",
-        "?2",
-        "?7",
-        "?8",
-        "o.seal_sha256 = j.value ->> 'sha256'
-           AND EXISTS (SELECT 1 FROM seals s WHERE s.outbox_id = o.id AND s.sha256 = o.seal_sha256)"
-    ),
-    ",
-  guessed AS MATERIALIZED (
-    SELECT row_number() OVER (ORDER BY guess, place) AS turn,
-      '$.f' || dense_rank() OVER (ORDER BY family_name) AS family_at,
-      '$.d' || dense_rank() OVER (ORDER BY domain_name) AS domain_at,
-      ranked.*
-    FROM (SELECT max(
-          max(?3, family_free) + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1),
-          max(?3, domain_free) + domain_every * (row_number() OVER (PARTITION BY domain_name ORDER BY place) - 1)) AS guess,
-        mine.* FROM mine) AS ranked),
-  walk (turn, attempt, id, at, provider_free, free) AS (
-    SELECT 0, NULL, NULL, NULL, max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)), '{}'
-    UNION ALL
-    SELECT g.turn, g.attempt, g.id,
-      iif(slot.value <= ?3 + ?6, slot.value, NULL),
-      iif(slot.value <= ?3 + ?6, slot.value + ?5, walk.provider_free),
-      iif(slot.value <= ?3 + ?6,
-        json_set(walk.free, g.family_at, slot.value + g.family_every, g.domain_at, slot.value + g.domain_every),
-        walk.free)
-    FROM walk JOIN guessed g ON g.turn = walk.turn + 1
-      JOIN json_each(json_array(max(walk.provider_free,
-        iif(g.family_every = 0, 0, coalesce(walk.free ->> g.family_at, g.family_free)),
-        iif(g.domain_every = 0, 0, coalesce(walk.free ->> g.domain_at, g.domain_free))))) AS slot)
-  SELECT attempt, id, ?2, ?3, at FROM walk WHERE at IS NOT NULL
-  ON CONFLICT (id) DO NOTHING"
-);
-
-/// The next batch's first slots come after the last ones given away here, bucket by bucket.
-/// ?1 openings, ?2 token, ?3 provider, ?4 interval, ?5 family intervals, ?6 domain interval
-const TAKE_PACE: &str = concat!(
-    "INSERT INTO pace (name, next_free_at)
-  WITH ",
-    mine!("?1", "?2", "?5", "?6", "true"),
-    ",
-  taken AS MATERIALIZED (SELECT mine.*, a.planned_at FROM mine JOIN attempts a ON a.id = mine.attempt
-    WHERE a.claim_token = ?2)
-  SELECT name, max(free_at) FROM (
-    SELECT ?3 AS name, planned_at + ?4 AS free_at FROM taken WHERE ?4 > 0
-    UNION ALL SELECT family_name, planned_at + family_every FROM taken WHERE family_every > 0
-    UNION ALL SELECT domain_name, planned_at + domain_every FROM taken WHERE domain_every > 0) AS slots
-  WHERE true GROUP BY name
-  ON CONFLICT (name) DO UPDATE SET next_free_at = max(next_free_at, excluded.next_free_at)"
-);
-
 /// processing -> dead_letter (unknown where in doubt). ?1 rejections, ?2 token, ?3 now
 const REJECT: &str = "UPDATE outbox SET
     status = CASE WHEN doubts > 0 THEN 'unknown' ELSE 'dead_letter' END,
@@ -401,47 +294,6 @@ const REJECT: &str = "UPDATE outbox SET
     claim_token = NULL, claim_expires_at = NULL, relay_at = NULL, updated_at = ?3
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
-
-/// processing -> retry: the pace gave no slot in time. No try is burnt, and what ran alone runs alone again. The row waits
-/// until its buckets have room for it, by its rank among those that are put aside; and longer each time it came in vain,
-/// spread by its number, so that a crowd behind a slow bucket does not return all at once.
-/// ?1 openings, ?2 token, ?3 now, ?4 provider, ?5 interval, ?6 family intervals, ?7 domain interval, ?8 longest wait
-const NO_SLOT: &str = concat!(
-    "WITH ",
-    mine!(
-        "?1",
-        "?2",
-        "?6",
-        "?7",
-        "NOT EXISTS (SELECT 1 FROM attempts a WHERE a.outbox_id = o.id AND a.claim_token = ?2)"
-    ),
-    "
-  UPDATE outbox SET
-    status = 'retry', cause = 'paced', next_attempt_at = aside.until, relay_at = aside.until,
-    claim_token = NULL, claim_expires_at = NULL, suspect = lone_claim, lone_claim = 0, updated_at = ?3
-  FROM (SELECT id, ?3 + min(?8, max(room_at - ?3,
-      iif(idle = 0, 1000, (15000 + id_spread) << min(6, idle - 1)))) AS until
-    FROM (SELECT mine.id, max(
-        coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0) + ?5 * (row_number() OVER (ORDER BY place) - 1),
-        family_free + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1),
-        domain_free + domain_every * (row_number() OVER (PARTITION BY domain_name ORDER BY place) - 1)) AS room_at,
-        (waiting.seq * 7919) % 15000 AS id_spread,
-        max(0, waiting.claim_count - waiting.attempt_count - 1) AS idle
-      FROM mine JOIN outbox waiting ON waiting.id = mine.id)) AS aside
-  WHERE outbox.id = aside.id"
-);
-
-/// processing -> retry: quiet hours have begun. No try is burnt, and what ran alone runs alone again.
-/// ?1 rows, ?2 token, ?3 now
-const OUTSIDE: &str = "UPDATE outbox SET
-    status = 'retry', cause = 'outside_hours', next_attempt_at = j.value ->> 'next_attempt_at',
-    relay_at = j.value ->> 'relay_at',
-    claim_token = NULL, claim_expires_at = NULL, lone_claim = 0, suspect = lone_claim, updated_at = ?3
-  FROM json_each(?1) j
-  WHERE outbox.id = j.value ->> 'id' AND outbox.claim_token = ?2 AND outbox.status = 'processing'";
-
-/// A claim that makes no call is no probe of a pause: the next one may be. ?1 token, ?2 now
-const NO_PROBE: &str = "UPDATE pauses SET probe_token = NULL, until = ?2 WHERE probe_token = ?1";
 
 /// ?1 openings, ?2 token
 const OPENED: &str = "SELECT o.id AS outbox_id, a.id AS attempt, a.planned_at, o.seal_sha256

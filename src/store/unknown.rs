@@ -176,7 +176,7 @@ pub async fn judge_send_again(
 ) -> Result<(Judged, Option<Resend>), DatabaseError> {
     let (row, new) = (Value::Text(id.to_owned()), Value::Text(new_id.to_owned()));
     let now = Value::Integer(order.now.get());
-    let statements = vec![
+    let mut statements = vec![
         schema_guard(),
         still_unknown(id),
         Statement::new(LETTER_THERE, vec![row.clone()]),
@@ -189,11 +189,17 @@ pub async fn judge_send_again(
         Statement::new(COPY_ATTACHMENTS, vec![row.clone(), new]),
         Statement::new(RESOLVE, vec![row.clone(), now]),
         line(order, "unknown_resolve", id, "send_again"),
-        resend_of(row),
     ];
+    let resend_at = statements.len();
+    statements.push(resend_of(row));
     let (judged, results) = judged(database.run(Transaction::write(statements)).await, Judged::LetterGone)?;
     let resend = match judged {
-        Judged::Done => Some(rows_at(&results, 8)?.into_iter().next().ok_or(DatabaseError::Shape)?),
+        Judged::Done => Some(
+            rows_at(&results, resend_at)?
+                .into_iter()
+                .next()
+                .ok_or(DatabaseError::Shape)?,
+        ),
         Judged::NotUnknown | Judged::MessageIdConflict | Judged::LetterGone | Judged::ProofExists => None,
     };
     Ok((judged, resend))

@@ -8,6 +8,8 @@ use serde_json::{Value as Json, json};
 use crate::support::{TestQueue, TestWorld, config_with, integer, look, notice_with_key, policy_with};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// From the beginning of a world to when no family has quiet hours.
+const MORNING: Duration = Duration::from_secs(8 * 3_600);
 
 /// A campaign's or another bulk family's mails, recorded.
 async fn bulk(world: &TestWorld, family: &str, prefix: &str, count: usize) -> Vec<String> {
@@ -15,6 +17,9 @@ async fn bulk(world: &TestWorld, family: &str, prefix: &str, count: usize) -> Ve
         .map(|number| {
             let mut intent = notice_with_key(&format!("{prefix}{number}"));
             intent["family"] = json!(family);
+            if family == "renewal_notice" {
+                intent["businessAt"] = json!("2026-01-03T12:00:00Z");
+            }
             intent
         })
         .collect();
@@ -27,7 +32,9 @@ async fn bulk(world: &TestWorld, family: &str, prefix: &str, count: usize) -> Ve
 }
 
 async fn paced() -> TestWorld {
-    TestWorld::with(config_with(&[("PACE_PER_SECOND", "1")])).await
+    let world = TestWorld::with(config_with(&[("PACE_PER_SECOND", "1")])).await;
+    world.clock.advance(MORNING);
+    world
 }
 
 async fn number(world: &TestWorld, sql: &'static str) -> i64 {
@@ -106,6 +113,7 @@ async fn the_more_urgent_bulk_family_goes_first_and_a_slow_one_takes_its_own_sha
 #[tokio::test]
 async fn without_a_pace_there_is_no_limit_and_a_held_or_paused_family_stays_where_it_is() {
     let mut world = TestWorld::new().await;
+    world.clock.advance(MORNING);
     bulk(&world, "announcement", "a", 250).await;
     bulk(&world, "campaign", "c", 120).await;
     world

@@ -50,9 +50,9 @@ pub struct Sim {
     pub main: Queue,
     pub dead: Queue,
     pub instances: RefCell<Vec<Instance>>,
-    /// Faults have stopped.
     /// When bulk rows were last seen waiting for the end of a pause, by row.
-    pub paused_at: std::cell::RefCell<std::collections::BTreeMap<String, i64>>,
+    pub paused_at: RefCell<std::collections::BTreeMap<String, i64>>,
+    /// Faults have stopped.
     pub quiet: Cell<bool>,
     invocations: Cell<u64>,
     randomness: Cell<u64>,

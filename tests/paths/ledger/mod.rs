@@ -58,6 +58,8 @@ pub(super) fn renewal(period: &str, revision: u32, link: Option<&str>) -> Json {
         "family": "renewal_notice",
         "key": { "subscriptionId": "s1", "periodStart": period, "kind": "t72" },
         "revision": revision,
+        // Its window is open when a world begins.
+        "businessAt": "2026-01-03T12:00:00Z",
         "to": "ada@example.com",
         "data": {
             "company": "Northwind", "customerName": "Ada", "plan": "Tea", "renewsOn": "1 November",
