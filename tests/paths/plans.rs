@@ -13,7 +13,7 @@ use super::attachments::{file, report};
 use super::doors::{get, one_intent, post};
 use super::receipts::{message_ids, parked_and_understood, post_event};
 use super::unsubscribe::click;
-use crate::support::{TestWorld, look, notice_with_key, order, text};
+use crate::support::{TestWorld, config_with, look, notice_with_key, order, text};
 
 /// Walking these is fine: lists that came with the statement, rows made on the way, and tables that stay small
 /// (parking is only counted, and only up to a limit; tallies are a few for each family).
@@ -91,6 +91,7 @@ async fn every_statement(world: &TestWorld) -> BTreeMap<String, usize> {
     seen.keep(world);
     click(world, &ids[0]).await;
     seen.keep(world);
+    advance_to(world, 10);
     super::batches::campaign(world, 2).await;
     world.deliver().await;
     seen.keep(world);
@@ -191,8 +192,15 @@ async fn quarantine(world: &TestWorld, seen: &mut Seen) {
     seen.keep(world);
 }
 
+/// Lets time pass until it is this hour, by UTC.
+fn advance_to(world: &TestWorld, hour: i64) {
+    let until = (hour * 3_600_000 - world.clock.now().get()).rem_euclid(86_400_000);
+    world.clock.advance(Duration::from_millis(until.unsigned_abs()));
+}
+
 /// A mail of a family that keeps quiet at this hour, which came due all the same.
 async fn at_night(world: &TestWorld, seen: &mut Seen) {
+    advance_to(world, 22);
     let mut intent = notice_with_key("night");
     intent["family"] = json!("campaign");
     let accepted = world.intake(&[intent]).await.expect("recorded");
@@ -256,7 +264,7 @@ async fn walks(world: &TestWorld, sql: &str, variables: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn no_statement_walks_a_table_that_grows() {
-    let world = super::batches::world_with(&[("RESEND_READ_KEY", "re_full")]).await;
+    let world = TestWorld::with(config_with(&[("RESEND_READ_KEY", "re_full")])).await;
     let statements = every_statement(&world).await;
     for (sql, variables) in &statements {
         let walks = walks(&world, sql, *variables).await;
@@ -275,7 +283,7 @@ async fn no_statement_walks_a_table_that_grows() {
 
 #[tokio::test]
 async fn what_operators_ask_for_is_found_by_its_own_index() {
-    let world = super::batches::world_with(&[("RESEND_READ_KEY", "re_full")]).await;
+    let world = TestWorld::with(config_with(&[("RESEND_READ_KEY", "re_full")])).await;
     let statements = every_statement(&world).await;
     for (piece, index) in [
         ("SELECT dead.id, dead.seq", "outbox_dead"),
