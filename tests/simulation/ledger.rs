@@ -6,6 +6,7 @@ use std::rc::Rc;
 use sealpost::config::Config;
 use sealpost::intake::{Accepted, IntakeError};
 use sealpost::outbox::status::Status;
+use sealpost::outbox::time::Millis;
 use sealpost::replay::{Answered, Outcome, replay};
 use serde_json::{Value as Json, json};
 
@@ -14,6 +15,9 @@ use super::oracle::Role;
 use super::ports::Worker;
 use super::setting::{Fact, MARKER};
 use super::sim::Sim;
+use super::times::Times;
+
+const DAY: i64 = 86_400_000;
 
 /// The family whose mails carry a link that is made anew by every caller.
 pub const SECRET_FAMILY: &str = "renewal_notice";
@@ -51,10 +55,10 @@ impl Ledger {
         }
     }
 
-    /// The facts that it adds, counted from `number` on; and every send gets its name.
-    pub fn add(&self, facts: &mut Vec<Fact>) {
+    /// The facts that it adds to those of a run that begins at `start`; and every send gets its name.
+    pub fn add(&self, facts: &mut Vec<Fact>, start: i64) {
         let number = facts.len();
-        facts.extend((0..self.revisions).map(|revision| revised(number, revision)));
+        facts.extend((0..self.revisions).map(|revision| revised(number, revision, start)));
         for (number, fact) in facts.iter_mut().enumerate().filter(|_| self.names > 0) {
             let name = format!("send {}", number % self.names as usize);
             for intent in [&mut fact.intent, &mut fact.other] {
@@ -65,11 +69,14 @@ impl Ledger {
 }
 
 /// One revision of the fact that has a link.
-fn revised(number: usize, revision: u32) -> Fact {
+fn revised(number: usize, revision: u32, start: i64) -> Fact {
     let name = format!("fact {} revision {revision}", number);
     let to = format!("{MARKER}.r{revision}@example.org");
+    // Its window is open from a day before the run on until a day after its begin.
+    let charge = start + 2 * DAY;
     let intent = json!({
         "family": SECRET_FAMILY, "to": to, "revision": revision,
+        "businessAt": Millis::new(charge).to_string(),
         "key": { "subscriptionId": "s1", "periodStart": "p1", "kind": "t72" },
         "data": { "company": "Example", "customerName": "Ada", "plan": "Tea", "renewsOn": "soon", "amount": "EUR 1",
             "manageUrl": "https://example.org/manage" }
@@ -82,7 +89,12 @@ fn revised(number: usize, revision: u32) -> Fact {
         family: SECRET_FAMILY,
         intent,
         other,
-        not_after: None,
+        times: Times {
+            opens: Some(start - DAY),
+            closes: Some(start + DAY),
+            quiet: None,
+        },
+        last_moment: None,
     }
 }
 

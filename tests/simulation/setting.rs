@@ -267,7 +267,7 @@ impl Setting {
             .collect();
         let crowd = if choices.chance(about, 10) { CROWD } else { 0 };
         let ledger = Ledger::draw(choices);
-        ledger.add(&mut facts);
+        ledger.add(&mut facts, start.at);
         let poison = choices.chance(about, 60).then(|| Poison {
             to: facts[0].to.clone(),
             by_call: choices.chance(about, 500),
