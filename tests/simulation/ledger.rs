@@ -101,7 +101,7 @@ fn revised(number: usize, revision: u32, start: i64) -> Fact {
 /// The intent as one caller states it: every caller mints a link of its own.
 pub fn minted(intent: &Json, caller: u64) -> Json {
     let mut intent = intent.clone();
-    if intent["family"] == SECRET_FAMILY {
+    if intent["family"] == SECRET_FAMILY && !intent["revision"].is_null() {
         intent["secret"] = json!({ "cancelUrl": format!("https://example.org/cancel?t={MARKER}.{caller}.") });
     }
     intent
