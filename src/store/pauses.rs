@@ -91,7 +91,7 @@ pub async fn set(
                 ],
             ),
             line(order, "pause_set", scope, reason),
-            Statement::new(ONE, vec![Value::Text(scope.to_owned())]),
+            one(Value::Text(scope.to_owned())),
         ]))
         .await
         .map_err(guarded)?;
@@ -108,6 +108,10 @@ const SET: &str = "INSERT INTO pauses (scope, reason, until, strikes, set_by, cr
 
 /// ?1 scope
 const ONE: &str = concat!("SELECT ", columns!(), " FROM pauses WHERE scope = ?1");
+
+fn one(scope: Value) -> Statement {
+    Statement::new(ONE, vec![scope])
+}
 
 /// What an order to lift came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +153,7 @@ pub async fn lift(database: &impl Database, scope: &str, order: &Order<'_>) -> R
                 ],
             ),
             Statement::new(REMAINING, vec![scope_value.clone(), Value::Integer(WAKE_ROWS_MAX)]),
-            Statement::new(ONE, vec![scope_value]),
+            one(scope_value),
         ]))
         .await
         .map_err(guarded)?;

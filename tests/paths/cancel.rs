@@ -23,7 +23,7 @@ async fn cancel_as(world: &TestWorld, id: &str, token: &str) -> Answer {
     answer(world, &world.config, &request).await
 }
 
-async fn cancel(world: &TestWorld, id: &str) -> Answer {
+pub(super) async fn cancel(world: &TestWorld, id: &str) -> Answer {
     cancel_as(world, id, PRODUCER).await
 }
 

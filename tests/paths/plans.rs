@@ -133,6 +133,9 @@ async fn operators(world: &TestWorld, seen: &mut Seen) {
         assert_eq!(look(world, path).await.status, 200);
     }
     seen.keep(world);
+    let id = world.notices(1).await.remove(0);
+    super::cancel::cancel(world, &id).await;
+    seen.keep(world);
     let until = world.clock.now().plus(Duration::from_secs(60)).to_string();
     let pause = json!({ "scope": "announcement", "until": until, "reason": "manual" });
     assert_eq!(order(world, "/v1/pauses", &pause).await.status, 200);
@@ -140,8 +143,8 @@ async fn operators(world: &TestWorld, seen: &mut Seen) {
         order(world, "/v1/pauses/announcement/lift", &json!({})).await.status,
         200
     );
-    world.sql("DELETE FROM pauses", Vec::new()).await;
     seen.keep(world);
+    world.sql("DELETE FROM pauses", Vec::new()).await;
     order(world, "/v1/queues/outbox/retry-dead", &json!({ "limit": 1 })).await;
     seen.keep(world);
     // What nobody understood, and an envelope without a row.

@@ -17,8 +17,7 @@ use super::setting::{Fact, MARKER};
 use super::sim::Sim;
 use super::times::Times;
 
-/// Milliseconds of an hour.
-const HOUR_MS: i64 = 3_600_000;
+const DAY: i64 = 86_400_000;
 
 /// The family whose mails carry a link that is made anew by every caller.
 pub const SECRET_FAMILY: &str = "renewal_notice";
@@ -56,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// The facts that it adds, counted from `number` on; and every send gets its name.
+    /// The facts that it adds to those of a run that begins at `start`; and every send gets its name.
     pub fn add(&self, facts: &mut Vec<Fact>, start: i64) {
         let number = facts.len();
         facts.extend((0..self.revisions).map(|revision| revised(number, revision, start)));
@@ -71,13 +70,13 @@ impl Ledger {
 
 /// One revision of the fact that has a link.
 fn revised(number: usize, revision: u32, start: i64) -> Fact {
-    // Its window has just opened, and is open for two days.
-    let charged_at = start + 72 * HOUR_MS - 60_000;
     let name = format!("fact {} revision {revision}", number);
     let to = format!("{MARKER}.r{revision}@example.org");
+    // Its window is open from a day before the run on until a day after its begin.
+    let charge = start + 2 * DAY;
     let intent = json!({
         "family": SECRET_FAMILY, "to": to, "revision": revision,
-        "businessAt": Millis::new(charged_at).to_string(),
+        "businessAt": Millis::new(charge).to_string(),
         "key": { "subscriptionId": "s1", "periodStart": "p1", "kind": "t72" },
         "data": { "company": "Example", "customerName": "Ada", "plan": "Tea", "renewsOn": "soon", "amount": "EUR 1",
             "manageUrl": "https://example.org/manage" }
@@ -91,8 +90,8 @@ fn revised(number: usize, revision: u32, start: i64) -> Fact {
         intent,
         other,
         times: Times {
-            opens: Some(charged_at - 72 * HOUR_MS),
-            closes: Some(charged_at - 24 * HOUR_MS),
+            opens: Some(start - DAY),
+            closes: Some(start + DAY),
             quiet: None,
         },
         last_moment: None,
@@ -102,7 +101,7 @@ fn revised(number: usize, revision: u32, start: i64) -> Fact {
 /// The intent as one caller states it: every caller mints a link of its own.
 pub fn minted(intent: &Json, caller: u64) -> Json {
     let mut intent = intent.clone();
-    if intent["family"] == SECRET_FAMILY {
+    if intent["family"] == SECRET_FAMILY && !intent["revision"].is_null() {
         intent["secret"] = json!({ "cancelUrl": format!("https://example.org/cancel?t={MARKER}.{caller}.") });
     }
     intent

@@ -215,7 +215,14 @@ impl State {
         }
         self.report.checked(Invariant::I9);
         let moved = old.status != row.status || old.next_attempt_at != row.next_attempt_at;
-        if moved && !CAUSES.contains(&row.cause.as_str()) {
+        // The answer to a probe lifts its pause: what that put aside is due.
+        let woken = (
+            old.status.as_str(),
+            old.cause.as_str(),
+            row.status.as_str(),
+            row.cause.as_str(),
+        ) == ("retry", "paused", "retry", "pause_lifted");
+        if moved && !woken && !CAUSES.contains(&row.cause.as_str()) {
             let what = format!(
                 "a consumer without a claim moved {} from {} to {} ({})",
                 row.id, old.status, row.status, row.cause
