@@ -268,7 +268,7 @@ const HEALTH: &str = concat!(
     " AND outbox.family = waiting.family AND relay_at <= ?1)) FROM waiting) AS bulk_due_at,
     (SELECT count(*) FROM (SELECT 1 FROM ",
     bulk_waiting!("outbox_bulk"),
-    " LIMIT 1000)) AS bulk_waiting,
+    " AND seq > 0 LIMIT 1000)) AS bulk_waiting,
     (SELECT reason FROM pauses WHERE scope = '*' AND until > ?1) AS pause_reason,
     (SELECT until FROM pauses WHERE scope = '*' AND until > ?1) AS pause_until,
     (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT 1000)) AS parked,

@@ -187,7 +187,7 @@ macro_rules! aside {
 
 /// retry -> retry: due now. Another pause that is in force keeps its rows. ?1 scope, ?2 now, ?3 rows, ?4 looked at
 const WAKE: &str = concat!(
-    "UPDATE outbox SET cause = 'pause_lifted', next_attempt_at = ?2, relay_at = ?2, updated_at = ?2
+    "UPDATE outbox SET status = 'retry', cause = 'pause_lifted', next_attempt_at = ?2, relay_at = ?2, updated_at = ?2
      WHERE seq IN (SELECT seq FROM (SELECT o.seq AS seq, o.family AS family FROM ",
     aside!("?1"),
     " ORDER BY o.family, o.seq LIMIT ?4) AS aside

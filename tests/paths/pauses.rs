@@ -6,7 +6,9 @@ use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::ports::Clock as _;
 use serde_json::{Value as Json, json};
 
-use crate::support::{TestQueue, TestWorld, check_door, integer, look, notice_with_key, order, refusal, text};
+use crate::support::{
+    ONE_BY_ONE, TestQueue, TestWorld, check_door, config_with, integer, look, notice_with_key, order, refusal, text,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DOOR: &str = "/v1/pauses";
@@ -190,7 +192,8 @@ async fn a_probe_that_proves_nothing_lets_the_next_one_probe() {
 
 #[tokio::test]
 async fn another_familys_success_lifts_nothing() {
-    let world = TestWorld::new().await;
+    // One after the other, so that the fault meets the probe.
+    let world = TestWorld::with(config_with(ONE_BY_ONE)).await;
     pause(&world, "notice", 60).await;
     world.clock.advance(61 * SECOND);
     let notice = world.notices(1).await.remove(0);
