@@ -50,12 +50,12 @@ const ADMIT: &str = concat!(
     singles!(),
     " AND relay_at <= ?2 LIMIT ?1)),
                 iif(?6 = 0, ?1, ?5 / max(?6, 1) - (SELECT count(*) FROM (SELECT 1 FROM outbox INDEXED BY outbox_admitted
-                  WHERE bulk = 1 AND status IN ('enqueued', 'processing') LIMIT ?5 / max(?6, 1)))))),
-            paces (family, every) AS MATERIALIZED (SELECT w.family,
-                coalesce((SELECT f.value FROM json_each(?4) f WHERE f.key = w.family), 0)
-              FROM waiting w WHERE w.family IS NOT NULL AND (SELECT total FROM room) > 0
-                AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope IN ('*', w.family) AND p.until > ?2)
-                AND NOT EXISTS (SELECT 1 FROM json_each(?3) h WHERE h.value = w.family)),
+                  WHERE bulk = 1 AND status IN ('enqueued', 'processing') AND family > '' LIMIT ?5 / max(?6, 1)))))),
+            paces (family, every) AS MATERIALIZED (SELECT waiting.family,
+                coalesce((SELECT f.value FROM json_each(?4) f WHERE f.key = waiting.family), 0)
+              FROM waiting WHERE waiting.family IS NOT NULL AND (SELECT total FROM room) > 0
+                AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope IN ('*', waiting.family) AND p.until > ?2)
+                AND NOT EXISTS (SELECT 1 FROM json_each(?3) h WHERE h.value = waiting.family)),
             rooms (family, room) AS MATERIALIZED (SELECT family, iif(every = 0, ?1, ?5 / max(every, 1) -
                 (SELECT count(*) FROM outbox INDEXED BY outbox_admitted
                  WHERE bulk = 1 AND status IN ('enqueued', 'processing') AND outbox.family = paces.family))
