@@ -91,7 +91,7 @@ pub async fn set(
                 ],
             ),
             line(order, "pause_set", scope, reason),
-            Statement::new(ONE, vec![Value::Text(scope.to_owned())]),
+            one(Value::Text(scope.to_owned())),
         ]))
         .await
         .map_err(guarded)?;
@@ -105,6 +105,10 @@ const SET: &str = "INSERT INTO pauses (scope, reason, until, strikes, set_by, cr
     reason = excluded.reason, until = max(until, excluded.until), strikes = 1, set_by = 'operator', probe_token = NULL,
     created_at = iif(until > ?4, created_at, ?4)
   WHERE until < excluded.until OR probe_token IS NOT NULL";
+
+fn one(scope: Value) -> Statement {
+    Statement::new(ONE, vec![scope])
+}
 
 /// ?1 scope
 const ONE: &str = concat!("SELECT ", columns!(), " FROM pauses WHERE scope = ?1");
@@ -149,7 +153,7 @@ pub async fn lift(database: &impl Database, scope: &str, order: &Order<'_>) -> R
                 ],
             ),
             Statement::new(REMAINING, vec![scope_value.clone(), Value::Integer(WAKE_ROWS_MAX)]),
-            Statement::new(ONE, vec![scope_value]),
+            one(scope_value),
         ]))
         .await
         .map_err(guarded)?;

@@ -116,8 +116,8 @@ async fn operators(world: &TestWorld, seen: &mut Seen) {
         order(world, "/v1/pauses/announcement/lift", &json!({})).await.status,
         200
     );
-    world.sql("DELETE FROM pauses", Vec::new()).await;
     seen.keep(world);
+    world.sql("DELETE FROM pauses", Vec::new()).await;
     order(world, "/v1/queues/outbox/retry-dead", &json!({ "limit": 1 })).await;
     seen.keep(world);
     // What nobody understood, and an envelope without a row.
