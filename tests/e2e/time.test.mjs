@@ -42,7 +42,7 @@ test('the platform opens quiet hours at the instants of the vectors', async () =
   const opens = new Map(rows.map(({ id, not_before: at }) => [id, new Date(Number(at)).toISOString()]));
   const wrong = VECTORS.map((vector, index) => ({ ...vector, is: opens.get(ids[index]) })).filter((vector) => vector.is !== vector.opens);
   assert.deepEqual(wrong, []);
-  const { body } = await stack.intent(ids[0]);
+  const body = await stack.intent(ids[0]);
   assert.equal(body.notBefore, VECTORS[0].opens);
 });
 
@@ -51,7 +51,7 @@ test('at noon a mail goes out, and at night it waits for seven', async () => {
   await settled(stack, [noon]);
   const [sent, waits] = await rowsOf(stack, [noon, night]);
   assert.deepEqual([sent.status, waits.status], ['sent', 'pending']);
-  const { body } = await stack.intent(night);
+  const body = await stack.intent(night);
   const wait = Date.parse(body.notBefore) - Date.now();
   assert.ok(wait > 4 * 3_600_000 && wait < 6.1 * 3_600_000, body.notBefore);
   assert.equal((await stack.accepted()).length, 1);
