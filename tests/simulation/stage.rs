@@ -15,7 +15,7 @@ use super::queue::Message;
 use super::run::{Outcome, finish, run_until, settle};
 use super::schedule;
 use super::script::{Injection, Io, Step, Taken};
-use super::setting::{Fact, Profile, Program, Setting};
+use super::setting::{BATCH_FAMILY, Fact, Profile, Program, Setting};
 use super::sim::Sim;
 use super::store::{OutboxRow, Store};
 use super::webhooks;
@@ -171,6 +171,12 @@ impl Stage {
         self.sim.script.arm(Vec::new());
         self.state(numbers);
         self.wait(CALM_MS);
+        let is_bulk = |number: &usize| self.sim.setting.facts[*number].family == BATCH_FAMILY;
+        if numbers.iter().any(is_bulk) {
+            // Bulk mails are handed over by the relay alone.
+            self.tick();
+            self.wait(CALM_MS);
+        }
         self.sim.main.take();
         self.are(numbers, "enqueued");
     }
