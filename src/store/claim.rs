@@ -324,7 +324,8 @@ const CLAIM: &str = concat!(
 );
 
 /// pending, enqueued, retry, processing (its claim ended) -> retry: due, but a pause, a hold or another account keeps
-/// it back. It remembers whether it must run alone. ?1 ids, ?2 now, ?3 token, ?4 held, ?5 provider, ?6 scope, ?7 later
+/// it back. It remembers whether it must run alone. The mails of a batch are put aside together, or they would never be due
+/// together. ?1 ids, ?2 now, ?3 token, ?4 held, ?5 provider, ?6 scope, ?7 later
 const PUT_ASIDE: &str = concat!(
     "UPDATE outbox SET
        status = 'retry', cause = aside.cause, next_attempt_at = aside.until, relay_at = aside.until,
@@ -345,7 +346,9 @@ const PUT_ASIDE: &str = concat!(
          coalesce(",
     paused_until!("?2", "?3"),
     ", ?7) AS until
-       FROM json_each(?1) j JOIN outbox o ON o.id = j.value
+       FROM ",
+    whole_batches!(),
+    " w JOIN outbox o ON o.id = w.id
        WHERE ",
     movable!("?2"),
     " AND ",

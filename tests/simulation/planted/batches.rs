@@ -72,8 +72,12 @@ static SINGLY_BESIDE_ITS_BATCH: Planted = Planted {
             "CASE WHEN o.batch_id IS NULL THEN o.seal_sha256 END AS seal_sha256, s.body AS seal_body",
         ),
         (
-            "CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter, o.batch_id,",
-            "l.body AS letter, NULL AS batch_id,",
+            "CASE WHEN o.seal_sha256 IS NULL THEN l.body END AS letter,",
+            "l.body AS letter,",
+        ),
+        (
+            "o.batch_id, o.batch_position, o.batch_refused",
+            "NULL AS batch_id, o.batch_position, o.batch_refused",
         ),
         (
             "AND outbox.seal_sha256 IS NULL AND j.value -> '$.seal' <> 'null'",
@@ -127,10 +131,11 @@ static IDS_IN_ANOTHER_ORDER: Planted = Planted {
     ..BASE
 };
 
-/// The batch of somebody who must not be written to any more is repeated as it is.
+/// The batch of somebody who must not be written to any more is repeated as it is, although nobody can have claimed that
+/// mail.
 static REPEATED_FOR_THE_SUPPRESSED: Planted = Planted {
     name: "a batch is repeated for the suppressed",
-    breaks: Invariant::I7,
+    breaks: Invariant::I6,
     sql: &[
         (
             "judged.in_doubt AND (judged.stopped OR judged.over)",

@@ -21,8 +21,8 @@ pub const ALL: [&Planted; 2] = [&SAVE_THEN_PUBLISH, &PUBLISH_THEN_SAVE];
 
 /// The relay knows nothing of rows that were never published.
 const NO_RELAY_OF_NEW_ROWS: Rewrites = &[(
-    "(SELECT seq FROM outbox WHERE relay_at <= ?2 ORDER BY",
-    "(SELECT seq FROM outbox WHERE status <> 'pending' AND relay_at <= ?2 ORDER BY",
+    " AND relay_at <= ?2 ORDER BY relay_at, seq LIMIT ?1)",
+    " AND status <> 'pending' AND relay_at <= ?2 ORDER BY relay_at, seq LIMIT ?1)",
 )];
 
 /// The row is written, the caller is answered, the message is sent. Who dies in between has promised a mail that

@@ -106,8 +106,8 @@ static PAGE_OF_THE_STUCK: Planted = Planted {
             "relay_at = outbox.relay_at, updated_at = ?2",
         ),
         (
-            " RETURNING seq, id, publish_count, claim_count,",
-            " AND coalesce(next_attempt_at, 0) <= ?2 RETURNING seq, id, publish_count, claim_count,",
+            "LIMIT ?1) RETURNING priority, seq, id, publish_count, claim_count,",
+            "LIMIT ?1) AND coalesce(next_attempt_at, 0) <= ?2 RETURNING priority, seq, id, publish_count, claim_count,",
         ),
     ],
     ..BASE
