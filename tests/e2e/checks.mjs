@@ -14,6 +14,7 @@ export const SHORT = {
   DATABASE_TIMEOUT_MS: 1_500,
   CALLS_AT_ONCE: 100,
   PACE_PER_SECOND: 0,
+  PACE_PER_DOMAIN_PER_MINUTE: 0,
   PACE_WAIT_MS: 0,
   CLOCK_SKEW_MS: 0,
   LEASE_MS: 5_500,
@@ -27,7 +28,7 @@ export const SHORT = {
 };
 
 /** Production's own times, without a pace: for tests that count and wait for nothing. */
-export const UNPACED = { CALLS_AT_ONCE: 100, PACE_PER_SECOND: 0, SUBREQUEST_BUDGET: 1_000 };
+export const UNPACED = { CALLS_AT_ONCE: 100, PACE_PER_SECOND: 0, PACE_PER_DOMAIN_PER_MINUTE: 0, SUBREQUEST_BUDGET: 1_000 };
 
 /** `count` intents with ready content, their keys beginning with `name`. */
 export function notices(name, count) {

@@ -48,7 +48,7 @@ test('the platform opens quiet hours at the instants of the vectors', async () =
 
 test('at noon a mail goes out, and at night it waits for seven', async () => {
   const [noon, night] = await record(stack, [campaign('noon', { timeZone: zoneAt(12) }), campaign('night', { timeZone: zoneAt(1) })]);
-  await settled(stack, [noon]);
+  await settled(stack, [noon], { ticks: true });
   const [sent, waits] = await rowsOf(stack, [noon, night]);
   assert.deepEqual([sent.status, waits.status], ['sent', 'pending']);
   const body = await stack.intent(night);
@@ -82,7 +82,7 @@ test('old names are zones; what is none is refused at the field, and parks its r
   await stack.sql(`UPDATE letters SET body = json_set(body, '$.timeZone', 'Mars/Olympus') WHERE outbox_id = ?1`, [bad]);
   await stack.sql('UPDATE outbox SET not_before = NULL, relay_at = 1 WHERE id IN (?1, ?2)', [bad, good]);
   await stack.tick();
-  await settled(stack, [bad, good]);
+  await settled(stack, [bad, good], { ticks: true });
   const rows = await rowsOf(stack, [bad, good]);
   assert.deepEqual(rows.map(({ status, cause }) => [status, cause]), [['dead_letter', 'time_zone_unknown'], ['sent', 'accepted']]);
 });
@@ -99,7 +99,7 @@ test('times count from the business instant, and a window that has closed is tol
   const { status, body } = await stack.intents([renewal('open', hours(48)), renewal('over', hours(12)), renewal('later', hours(100))]);
   assert.equal(status, 202);
   assert.deepEqual(body.intents.map((intent) => intent.status), ['pending', 'expired', 'pending']);
-  await settled(stack, [body.intents[0].id]);
+  await settled(stack, [body.intents[0].id], { ticks: true });
   assert.equal((await stack.accepted()).length, 1);
   const refused = await stack.intents([{ ...renewal('without'), businessAt: undefined }]);
   assert.deepEqual(refused.body.errors.map(({ path, code }) => [path, code]), [['/intents/0/businessAt', 'required']]);

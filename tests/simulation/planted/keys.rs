@@ -88,7 +88,7 @@ static FRESH_KEY: Planted = Planted {
 };
 
 /// The seal is not read, so that each claim renders again, perhaps as another version. The seal of the first is not
-/// overwritten, and no attempt is opened for other bytes: both guards are out.
+/// overwritten, and no attempt is opened for other bytes: both guards are out, and the schema's own.
 static RENDERED_AGAIN: Planted = Planted {
     name: "rendered again on each retry",
     breaks: Invariant::I5,
@@ -108,6 +108,10 @@ static RENDERED_AGAIN: Planted = Planted {
              ON CONFLICT (outbox_id) DO UPDATE SET sha256 = excluded.sha256, body = excluded.body",
         ),
     ],
+    schema: &[(
+        "WHEN OLD.seal_sha256 IS NOT NULL\n",
+        "WHEN false AND OLD.seal_sha256 IS NOT NULL\n",
+    )],
     ..BASE
 };
 
