@@ -50,7 +50,7 @@ enum Mode {
 #[derive(Debug, Args)]
 struct PlantedWords {
     /// Seeds that one bug may take until it shows itself.
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 4_000)]
     seeds: u64,
     /// A part of the bugs' names.
     #[arg(long, default_value = "", hide_default_value = true)]

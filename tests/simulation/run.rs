@@ -114,6 +114,9 @@ pub fn settle(sim: &Rc<Sim>) {
         let due = open.iter().filter_map(|row| waits_until(sim, row)).min();
         if let Some(due) = due.filter(|due| *due > sim.now() + 2 * schedule::TICK_MS && idle) {
             run_until(sim, due);
+            // Who waited for the end of a pause until now is late from now on.
+            let now = sim.now();
+            sim.paused_at.borrow_mut().values_mut().for_each(|at| *at = now);
         }
         if sim.kernel.steps() > STEPS_MAX || is_caught(sim) {
             break;
