@@ -57,8 +57,11 @@ test('a second send of a name that waits records nothing', async () => {
 test('a later revision says the link of the first, and no answer does', async () => {
   const subscriptionId = randomUUID();
   const link = (number) => `https://example.org/cancel?t=${number}`;
+  // The charge is two days away: the family's window is open.
+  const businessAt = new Date(Date.now() + 48 * 3_600_000).toISOString();
   const notice = (revision) => ({
     family: 'renewal_notice',
+    businessAt,
     key: { subscriptionId, periodStart: 'p1', kind: 't72' },
     revision,
     to: `ada-${revision}@example.org`,
