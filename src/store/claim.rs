@@ -5,7 +5,7 @@ use libsql::Value;
 use super::batches::{self, ClaimedBatch, FETCH_BATCHES, whole_batches};
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
-use super::ready::{own_account, ready, sendable};
+use super::ready::{of_the_batch, own_account, ready, sendable};
 use super::row::{row, rows_at};
 use super::shared_sql::{due, held, movable, paused_until, stop_assignments, stop_cause};
 use crate::outbox::status::Status;
@@ -374,17 +374,6 @@ const FETCH: &str = concat!(
      WHERE o.status = 'processing' AND o.claim_token = ?2
      ORDER BY o.priority, o.seq"
 );
-
-/// Of the open members of the batch of `o`.
-macro_rules! of_the_batch {
-    ($what:literal) => {
-        concat!(
-            "(SELECT ",
-            $what,
-            " FROM outbox m WHERE m.batch_id = o.batch_id AND m.relay_at IS NOT NULL)"
-        )
-    };
-}
 
 /// ?1 ids, ?2 now
 const STATES: &str = concat!(

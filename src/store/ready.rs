@@ -74,4 +74,15 @@ macro_rules! ready {
     };
 }
 
-pub(super) use {own_account, ready, sendable};
+/// Of the open members of the batch of `o`.
+macro_rules! of_the_batch {
+    ($what:literal) => {
+        concat!(
+            "(SELECT ",
+            $what,
+            " FROM outbox m WHERE m.batch_id = o.batch_id AND m.relay_at IS NOT NULL)"
+        )
+    };
+}
+
+pub(super) use {of_the_batch, own_account, ready, sendable};
