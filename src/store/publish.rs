@@ -1,5 +1,5 @@
 //! The publisher's questions: which rows are owed to the queue, and which did it take. Which bulk rows are admitted is
-//! asked in [`super::admit`].
+//! asked in `admit`.
 
 use libsql::Value;
 use serde::Serialize;
