@@ -43,15 +43,15 @@ pub(super) async fn cancel<W: World>(world: &W, id: &str) -> Result<Answer, Data
         ));
     }
     let mut answer = match row.status.standing() {
-        Standing::Open => Answer::problem(
+        Standing::Open if row.together == 0 => Answer::problem(
             409,
             "being_sent",
             "The mail is being sent at this moment. Ask again in a few minutes: it is sent by then, or can be canceled.",
         ),
-        Standing::Settled | Standing::AsksForAPerson => Answer::problem(
+        Standing::Open | Standing::Settled | Standing::AsksForAPerson => Answer::problem(
             409,
             "too_late",
-            "The mail has come to an end that a cancel does not change; see its status. Nothing was written.",
+            "The mail has come to its end, or is frozen in one request with others; see its status. Nothing was written.",
         ),
     };
     if let Value::Object(members) = &mut answer.body {

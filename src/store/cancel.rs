@@ -21,9 +21,16 @@ pub struct Canceled {
     pub cause: String,
     /// 1 where this request moved it.
     pub moved: u8,
+    /// 1 where it is frozen together with others: it goes out with them, or not at all.
+    pub together: u8,
 }
 
-row!(Canceled { status, cause, moved });
+row!(Canceled {
+    status,
+    cause,
+    moved,
+    together
+});
 
 /// "This mail is no longer owed." `None` where there is no such row.
 ///
@@ -47,7 +54,8 @@ pub async fn cancel(database: &impl Database, id: &str, now: Millis) -> Result<O
 }
 
 /// pending, enqueued, retry, processing (its claim ended), dead_letter -> canceled (unknown where in doubt: what may have
-/// gone out cannot be called back). What a living claim holds is its worker's. ?1 id, ?2 now
+/// gone out cannot be called back). What a living claim holds is its worker's; and what is frozen with others stays
+/// with them, or one mail's cancel would leave all of them in doubt. ?1 id, ?2 now
 const CANCEL: &str = concat!(
     "UPDATE outbox SET
        status = CASE WHEN doubts > 0 THEN 'unknown' ELSE 'canceled' END,
@@ -55,11 +63,11 @@ const CANCEL: &str = concat!(
        settled_at = CASE WHEN doubts = 0 THEN ?2 END,
        claim_token = NULL, claim_expires_at = NULL, suspect = 0, lone_claim = 0,
        next_attempt_at = NULL, relay_at = NULL, updated_at = ?2
-     WHERE id IN (SELECT o.id FROM outbox o WHERE o.id = ?1 AND (o.status = 'dead_letter' OR ",
+     WHERE id IN (SELECT o.id FROM outbox o WHERE o.id = ?1 AND o.batch_id IS NULL AND (o.status = 'dead_letter' OR ",
     movable!("?2"),
     "))"
 );
 
 /// ?1 id, ?2 now
-const CANCELED: &str = "SELECT status, cause, updated_at = ?2 AND cause = 'canceled_by_producer' AS moved
+const CANCELED: &str = "SELECT status, cause, updated_at = ?2 AND cause = 'canceled_by_producer' AS moved, batch_id IS NOT NULL AS together
   FROM outbox WHERE id = ?1";

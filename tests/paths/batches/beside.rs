@@ -93,6 +93,10 @@ async fn a_member_is_not_called_off_by_itself() {
       relay_at = NULL, claim_token = NULL WHERE id = ?1";
     world.sql(cancel, vec![ids[0].clone().into()]).await;
     assert_eq!(states(&world, &ids).await, vec!["retry"; 3]);
+    // Nor by the producer's door: one mail's cancel would leave all of them in doubt.
+    let answer = crate::cancel::cancel(&world, &ids[0]).await;
+    assert_eq!(crate::support::refusal(&answer), (409, "too_late"));
+    assert_eq!(states(&world, &ids).await, vec!["retry"; 3]);
     let alone = world.notices(1).await;
     world.sql(cancel, vec![alone[0].clone().into()]).await;
     assert_eq!(world.status(&alone[0]).await, "canceled");
