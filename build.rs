@@ -3,6 +3,8 @@
 
 #[path = "src/outbox/family_file.rs"]
 mod family_file;
+#[path = "src/provider/template_file.rs"]
+mod template_file;
 
 use std::{
     collections::BTreeSet,
@@ -16,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 /// The files of one template; all three must be there: a mail without a text part reads badly and is often filtered.
 const TEMPLATE_FILES: [&str; 3] = ["subject.txt", "body.html", "body.txt"];
-/// The files that every template extends; a change in them is a new version of all.
-const LAYOUT_FILES: [&str; 2] = ["layout.html", "layout.txt"];
+/// The files that every template extends, by their constants; a change in them is a new version of all.
+const LAYOUTS: [(&str, &str); 2] = [("LAYOUT_HTML", "layout.html"), ("LAYOUT_TEXT", "layout.txt")];
 /// Characters of the hash that make a version: 64 bits tell the few versions of one template apart.
 const VERSION_CHARS: usize = 16;
 
@@ -90,17 +92,20 @@ fn families_source(families: &[(String, FileFamily)]) -> String {
     format!("static FAMILIES: &[Family] = &[\n{rows}];\n")
 }
 
-/// The template table: the files' text by `include_str!`, and the version of each template.
+/// The template table: each file compiled to nodes, and the version of each template.
 fn templates_source(folder: &Path, used: &BTreeSet<&str>, families: &[(String, FileFamily)]) -> Result<String, String> {
     let mut source = String::new();
-    for (constant, file) in [("LAYOUT_HTML", "layout.html"), ("LAYOUT_TEXT", "layout.txt")] {
-        source.push_str(&format!("const {constant}: &str = {};\n", include(file)));
+    let mut layouts = Vec::new();
+    for (constant, file) in LAYOUTS {
+        let layout = template_file::layout(file, constant, &read_text(&folder.join(file))?)?;
+        source.push_str(&format!("const {constant}: &[Node] = {};\n", layout.nodes));
+        layouts.push(layout);
     }
     source.push_str("static TEMPLATES: &[Source] = &[\n");
     for template in used {
         let mut hash = Sha256::new();
         let own = TEMPLATE_FILES.iter().map(|file| format!("{template}/{file}"));
-        for path in own.chain(LAYOUT_FILES.iter().map(|file| (*file).to_owned())) {
+        for path in own.chain(LAYOUTS.iter().map(|(_, file)| (*file).to_owned())) {
             let bytes = fs::read(folder.join(&path)).map_err(|error| {
                 let wanting: Vec<&str> = families
                     .iter()
@@ -124,18 +129,17 @@ fn templates_source(folder: &Path, used: &BTreeSet<&str>, families: &[(String, F
             .filter_map(|digit| char::from_digit(u32::from(digit), 16))
             .take(VERSION_CHARS)
             .collect();
-        let [subject, html, text] = TEMPLATE_FILES.map(|file| include(&format!("{template}/{file}")));
+        let [subject, html, text] = TEMPLATE_FILES.map(|file| {
+            let path = format!("{template}/{file}");
+            template_file::part(&path, &read_text(&folder.join(&path))?, &layouts)
+        });
+        let (subject, html, text) = (subject?, html?, text?);
         source.push_str(&format!(
             "    Source {{ name: {template:?}, version: {version:?}, subject: {subject}, html: {html}, text: {text} }},\n"
         ));
     }
     source.push_str("];\n");
     Ok(source)
-}
-
-/// An expression that embeds a file of the templates folder.
-fn include(file: &str) -> String {
-    format!("include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/templates/{file}\"))")
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -9,3 +9,6 @@ pub mod render;
 pub mod retry_after;
 mod rules;
 pub mod template;
+#[cfg(test)]
+mod template_file;
+mod tree;

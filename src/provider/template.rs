@@ -3,25 +3,18 @@
 //! Escaping is on for the HTML part and undefined names are errors, so a letter never goes out with a hole in it or
 //! with a stranger's markup. The version of a template is a hash of its files and the layout.
 
-use std::{io, sync::LazyLock};
-
-use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, escape_formatter,
-    syntax::SyntaxConfig,
-    value::{Serde, Value},
-};
 use serde_json::Value as Json;
 
-use crate::provider::filters::{Refused, link, paragraph, printable, refuse};
+use crate::provider::{
+    filters::Filter,
+    tree::{self, Condition, Node, Part},
+};
 
 /// Most bytes of one letter (subject, HTML and text together): twice the data that the intake takes. Bodies are held in
 /// memory and in the database, a whole batch of them at once.
 pub const LETTER_BYTES_MAX: usize = 512 * 1000;
 /// Longest subject, in bytes: one header line (RFC 5322, section 2.1.1).
 pub const SUBJECT_BYTES_MAX: usize = 998;
-/// Work that rendering one part may cost, in the engine's unit (one instruction, or 64 bytes): over ten times what the
-/// largest letter needs, a fraction of a second.
-const FUEL_PER_PART: u64 = 200_000;
 
 /// Why a letter could not be rendered. The text is a stable code; nothing of the data is ever in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,16 +80,13 @@ pub struct Rendered {
 struct Source {
     name: &'static str,
     version: &'static str,
-    subject: &'static str,
-    html: &'static str,
-    text: &'static str,
+    subject: Part,
+    html: Part,
+    text: Part,
 }
 
-// `LAYOUT_HTML`, `LAYOUT_TEXT` and `static TEMPLATES: &[Source]`, written by the build script.
+// `LAYOUT_HTML`, `LAYOUT_TEXT` and `static TEMPLATES: &[Source]`, compiled by the build script (`template_file.rs`).
 include!(concat!(env!("OUT_DIR"), "/templates.rs"));
-
-/// The engine; it compiles a template when it is first used. A constant in effect: nothing of a letter stays in it.
-static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(engine);
 
 /// The version of a template: 16 hex digits that change with any of its files or the layout.
 pub fn version_of(template: &str) -> Option<&'static str> {
@@ -108,20 +98,19 @@ pub fn version_of(template: &str) -> Option<&'static str> {
 /// # Errors
 /// [`RenderError`] says who has to act: the template's author, or whoever brought the data.
 pub fn render(template: &str, data: &Json) -> Result<Rendered, RenderError> {
-    let name = find(template).ok_or(RenderError::TemplateMissing)?.name;
-    let data = Value::from(Serde(data));
+    let source = find(template).ok_or(RenderError::TemplateMissing)?;
     let mut room = LETTER_BYTES_MAX;
-    let mut part = |file: &str| {
-        let text = render_part(&format!("{name}/{file}"), &data, room)?;
+    let mut part = |part: &Part, html: bool| {
+        let text = tree::render(part, data, html, room)?;
         room = room.saturating_sub(text.len());
         Ok(text)
     };
-    let subject = part("subject.txt")?;
+    let subject = part(&source.subject, false)?;
     check_subject(&subject)?;
     Ok(Rendered {
         subject,
-        html: part("body.html")?,
-        text: part("body.txt")?,
+        html: part(&source.html, true)?,
+        text: part(&source.text, false)?,
     })
 }
 
@@ -147,106 +136,16 @@ fn find(template: &str) -> Option<&'static Source> {
     TEMPLATES.iter().find(|source| source.name == template)
 }
 
-/// The text of a template file by the name that `extends` and [`render`] use.
-fn source(name: &str) -> Option<&'static str> {
-    match name {
-        "layout.html" => Some(LAYOUT_HTML),
-        "layout.txt" => Some(LAYOUT_TEXT),
-        other => {
-            let (template, file) = other.split_once('/')?;
-            let source = find(template)?;
-            match file {
-                "subject.txt" => Some(source.subject),
-                "body.html" => Some(source.html),
-                "body.txt" => Some(source.text),
-                _ => None,
-            }
-        }
+/// One part of a template by its file's name.
+#[cfg(test)]
+pub(crate) fn part(template: &str, file: &str) -> Option<&'static Part> {
+    let source = find(template)?;
+    match file {
+        "subject.txt" => Some(&source.subject),
+        "body.html" => Some(&source.html),
+        "body.txt" => Some(&source.text),
+        _ => None,
     }
-}
-
-fn engine() -> Environment<'static> {
-    let mut engine = Environment::new();
-    engine.set_loader(|name| Ok(source(name)));
-    engine.set_undefined_behavior(UndefinedBehavior::Strict);
-    engine.set_auto_escape_callback(|name| {
-        if name.ends_with(".html") {
-            AutoEscape::Html
-        } else {
-            AutoEscape::None
-        }
-    });
-    engine.set_formatter(|out, state, value| match printable(value) {
-        Ok(()) => escape_formatter(out, state, value),
-        Err(error) => Err(error),
-    });
-    engine.add_filter("link", link);
-    engine.add_filter("paragraph", paragraph);
-    engine.add_filter("refuse", refuse);
-    engine.set_fuel(Some(FUEL_PER_PART));
-    // The default syntax, but a tag alone on its line leaves no empty line behind.
-    if let Ok(syntax) = SyntaxConfig::builder().lstrip_blocks(true).trim_blocks(true).build() {
-        engine.set_syntax(syntax);
-    }
-    engine
-}
-
-/// Collects one part and stops at the limit instead of growing past it.
-struct Bounded {
-    bytes: Vec<u8>,
-    room: usize,
-    full: bool,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.room.checked_sub(bytes.len()) {
-            Some(left) => {
-                self.room = left;
-                self.bytes.extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-            None => {
-                self.full = true;
-                Err(io::ErrorKind::WriteZero.into())
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn render_part(name: &str, data: &Value, room: usize) -> Result<String, RenderError> {
-    let template = ENGINE.get_template(name).map_err(|_| RenderError::TemplateFailed)?;
-    let mut out = Bounded {
-        bytes: Vec::new(),
-        room,
-        full: false,
-    };
-    let outcome = template.render_captured_to(data.clone(), &mut out).map(drop);
-    if out.full {
-        return Err(RenderError::LetterTooLarge);
-    }
-    outcome.map_err(|error| judge(&error))?;
-    String::from_utf8(out.bytes).map_err(|_| RenderError::TemplateFailed)
-}
-
-/// What an error of the engine means. The cause may lie under wrappers (an error inside a block or a layout).
-fn judge(error: &Error) -> RenderError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(current) = cause {
-        if current.is::<Refused>() {
-            return RenderError::DataInvalid;
-        }
-        match current.downcast_ref::<Error>().map(Error::kind) {
-            Some(ErrorKind::UndefinedError) => return RenderError::DataIncomplete,
-            Some(ErrorKind::OutOfFuel) => return RenderError::LetterTooLarge,
-            _ => cause = current.source(),
-        }
-    }
-    RenderError::TemplateFailed
 }
 
 #[cfg(test)]
