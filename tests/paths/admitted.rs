@@ -27,7 +27,12 @@ async fn count(world: &TestWorld, sql: &'static str) -> i64 {
 async fn a_hundred_mails_of_a_batch_family_are_one_call() {
     let world = world_with(&[]).await;
     bulk(&world, "campaign", "c", 1_500).await;
+    world.transport.take_requests();
+    world.broker.batches.set(0);
     assert_eq!(world.tick().await.published, 1_500, "fifteen seconds of calls");
+    // Two pages, one that is empty, the record; fifteen chunks.
+    let requests = world.transport.take_requests() + world.broker.batches.get();
+    assert!(requests <= 4 + 2 * 15, "{requests}");
     // What a refused batch leaves goes out one by one, and is counted so.
     world
         .sql(
