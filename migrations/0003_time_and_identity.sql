@@ -19,8 +19,6 @@ CREATE INDEX outbox_due_bulk ON outbox (family, relay_at, seq)
 -- The same rows in the order in which the relay looks for those that must not be sent any more.
 CREATE INDEX outbox_bulk ON outbox (seq)
   WHERE relay_at IS NOT NULL AND bulk = 1 AND doubts = 0 AND status IN ('pending', 'retry');
--- Bulk rows that were admitted and are not settled yet.
-CREATE INDEX outbox_admitted ON outbox (family) WHERE bulk = 1 AND status IN ('enqueued', 'processing');
 -- Up to where the relay has looked at the bulk rows that wait.
 ALTER TABLE relay_health ADD COLUMN bulk_seen_seq INTEGER NOT NULL DEFAULT 0;
 -- What a pause keeps back: its end wakes these.
@@ -131,6 +129,9 @@ ALTER TABLE outbox ADD COLUMN batch_position INTEGER
   CONSTRAINT members_have_a_place CHECK ((batch_position IS NULL) = (batch_id IS NULL));
 -- 1: a batch that it was in was refused; it goes out alone.
 ALTER TABLE outbox ADD COLUMN batch_refused INTEGER NOT NULL DEFAULT 0 CHECK (batch_refused IN (0, 1));
+-- Bulk rows that were admitted and are not settled yet, with what they take from the pace: a look into the index alone.
+CREATE INDEX outbox_admitted ON outbox (family, domain_hash, batch_refused)
+  WHERE bulk = 1 AND status IN ('enqueued', 'processing');
 CREATE INDEX outbox_batch ON outbox (batch_id, settled_at) WHERE batch_id IS NOT NULL;
 
 -- The batch whose call it was, NULL for a call of one mail. Each member of a batch has an attempt of its own.

@@ -16,7 +16,7 @@
 
 use core::time::Duration;
 
-use crate::config::{Config, timing::BATCH_MAX};
+use crate::config::{Config, PROVIDER, Timing, timing::BATCH_MAX};
 use crate::outbox::time::Millis;
 use crate::ports::{Broker, BrokerError, Clock as _, Field, Level, Log as _, World};
 use crate::publish::publish_page;
@@ -30,8 +30,15 @@ use crate::store::publish::{PageRequest, reserve_page};
 const PAGES_MAX: usize = 100;
 /// A tick stops opening pages after this long, so that it ends before the next but one begins.
 const TICK_TIME_MAX: Duration = Duration::from_secs(50);
-/// Requests to the database and the queue that one page needs.
+/// Requests to the database and the queue that a page of up to a hundred rows needs: reserve, send, mark.
 const PAGE_SUBREQUESTS: u32 = 3;
+/// Requests that each further hundred rows of a page need: send, mark.
+const CHUNK_SUBREQUESTS: u32 = 2;
+/// Rows of one page at most where bulk rows are among them. A page looks at all that is admitted, so there should be few pages; a thousand
+/// envelopes are 100 kB.
+const BULK_ROWS_MAX: usize = 1_000;
+/// No burst is longer than this part of what a claimed row may wait for its slot: urgent mails take slots of a burst, too.
+const BURST_OF_WAIT: i64 = 2;
 /// The first wait before a row is published again; it doubles with each publication.
 const REPUBLISH_BASE_MS: i64 = 30_000;
 /// The longest such wait: an outage's end is noticed within a quarter of an hour.
@@ -70,19 +77,21 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
     let began = clock.now();
     let mut tick = Tick::default();
     let mut broker_error: Option<BrokerError> = None;
-    let budget = config.timing.subrequest_budget.saturating_sub(2) / PAGE_SUBREQUESTS;
-    let pages = PAGES_MAX.min(usize::try_from(budget).unwrap_or(PAGES_MAX)).max(1);
+    let mut requests_left = config.timing.subrequest_budget.saturating_sub(2).max(PAGE_SUBREQUESTS);
     // Unless a page finds nothing, more may be due than a tick carries.
     tick.stopped_by = Some("pages_used_up");
-    let mut pages_run: u32 = 0;
-    for _ in 0..pages {
-        pages_run = pages_run.saturating_add(1);
+    for _ in 0..PAGES_MAX {
+        if requests_left < PAGE_SUBREQUESTS {
+            break;
+        }
         let now = clock.now();
         if now.since(began) >= TICK_TIME_MAX {
             tick.stopped_by = Some("tick_time_over");
             break;
         }
-        let page = match reserve_page(world.database(), &page_request(config, now)).await {
+        let request = page_request(config, now, requests_left);
+        requests_left = requests_left.saturating_sub(PAGE_SUBREQUESTS);
+        let page = match reserve_page(world.database(), &request).await {
             Ok(page) => page,
             Err(error) => {
                 tick.stopped_by = Some(error.code());
@@ -91,6 +100,8 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
         };
         note_people(world, page.ask_for_a_person);
         tick.moved = tick.moved.saturating_add(page.moved);
+        let more_chunks = u32::try_from(page.reserved.len().saturating_sub(1) / BATCH_MAX).unwrap_or(u32::MAX);
+        requests_left = requests_left.saturating_sub(CHUNK_SUBREQUESTS.saturating_mul(more_chunks));
         if page.reserved.is_empty() && page.moved == 0 {
             tick.stopped_by = None;
             break;
@@ -104,9 +115,13 @@ pub async fn tick<W: World>(world: &W, broker: &impl Broker, config: &Config) ->
         }
     }
     finish(world, config, &mut tick, broker_error.map(|error| error.code())).await;
-    let used = pages_run.saturating_mul(PAGE_SUBREQUESTS).saturating_add(1);
-    let left = config.timing.subrequest_budget.saturating_sub(used);
-    look_ups(world, config, began.plus(TICK_TIME_MAX), left).await;
+    look_ups(
+        world,
+        config,
+        began.plus(TICK_TIME_MAX),
+        requests_left.saturating_add(1),
+    )
+    .await;
     tick
 }
 
@@ -184,9 +199,10 @@ async fn finish<W: World>(world: &W, config: &Config, tick: &mut Tick, broker_er
     );
 }
 
-fn page_request(config: &Config, now: Millis) -> PageRequest<'_> {
+fn page_request(config: &Config, now: Millis, requests_left: u32) -> PageRequest<'_> {
     let timing = &config.timing;
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let chunks = usize::try_from(requests_left.saturating_sub(1) / CHUNK_SUBREQUESTS).unwrap_or(usize::MAX);
     PageRequest {
         now,
         rows_max: BATCH_MAX,
@@ -200,5 +216,20 @@ fn page_request(config: &Config, now: Millis) -> PageRequest<'_> {
         drain_ms: ms(timing.tick).saturating_mul(ADMITTED_TICKS),
         pace_interval_ms: timing.pace_interval_ms(),
         family_intervals: config.policy.family_intervals(),
+        batch_families: config.policy.batch_families(),
+        domain_interval_ms: timing.domain_interval_ms(),
+        provider: PROVIDER,
+        rows_max_with_bulk: BULK_ROWS_MAX.min(BATCH_MAX.saturating_mul(chunks)),
+        burst_ms: burst_ms(timing),
+    }
+}
+
+/// What one claim can send, at the pace; where the provider has none, families and domains may have.
+fn burst_ms(timing: &Timing) -> i64 {
+    let longest = i64::try_from(timing.pace_wait.as_millis()).unwrap_or(i64::MAX) / BURST_OF_WAIT;
+    let rows = i64::try_from(timing.rows_per_invocation()).unwrap_or(i64::MAX);
+    match timing.pace_interval_ms() {
+        0 => longest,
+        interval => interval.saturating_mul(rows).min(longest),
     }
 }

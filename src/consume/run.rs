@@ -117,6 +117,10 @@ impl<W: World> Run<'_, W> {
     fn read_states(&self, ids: &[&str], claimed: &Claimed, fates: &mut BTreeMap<String, Fate>) -> Vec<String> {
         let now = self.world.clock().now();
         let timing = &self.config.timing;
+        for id in &claimed.stopped_beside {
+            let fields = [("outboxId", Field::Id(id))];
+            self.world.log().note(Level::Alarm, "outcome_unknown", &fields);
+        }
         let mut mine = BTreeSet::new();
         mine.extend(claimed.rows.iter().map(|row| row.id.as_str()));
         // A batch runs alone as a whole: one of its rows brings all of them.

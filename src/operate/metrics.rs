@@ -21,17 +21,16 @@ const MS: i64 = 1_000;
 pub(super) async fn show<W: World>(world: &W, config: &Config) -> Result<Answer, DatabaseError> {
     let now = world.clock().now();
     let (figures, tallies) = metrics(world.database(), now, config.policy.held_families()).await?;
-    let age_ms = figures
-        .waiting_since
-        .map_or(0, |at| now.get().saturating_sub(at).max(0));
+    let age_of = |since: Option<i64>| since.map_or(0, |at| now.get().saturating_sub(at).max(0));
+    let ages_ms = [age_of(figures.waiting_since), age_of(figures.bulk_waiting_since)];
     Ok(Answer {
         content_type: CONTENT_TYPE,
-        page: Some(text(&figures, &tallies, age_ms).into()),
+        page: Some(text(&figures, &tallies, ages_ms).into()),
         ..Answer::json(200, serde_json::Value::Null)
     })
 }
 
-fn text(figures: &Figures, tallies: &[Tally], age_ms: i64) -> String {
+fn text(figures: &Figures, tallies: &[Tally], [age_ms, bulk_age_ms]: [i64; 2]) -> String {
     let mut text = Exposition(String::new());
     text.metric(
         "sealpost_claims_minted_total",
@@ -71,6 +70,12 @@ fn text(figures: &Figures, tallies: &[Tally], age_ms: i64) -> String {
         "How long the row that has waited the longest could have moved; 0 when none could.",
     );
     text.sample("sealpost_pending_age_seconds", &[], &seconds(age_ms));
+    text.metric(
+        "sealpost_bulk_pending_age_seconds",
+        "gauge",
+        "How long the bulk row that has been due the longest waits for its admission by the pace; 0 when none does.",
+    );
+    text.sample("sealpost_bulk_pending_age_seconds", &[], &seconds(bulk_age_ms));
     text.metric(
         "sealpost_shadow_would_suppress_total",
         "counter",
@@ -142,6 +147,7 @@ mod tests {
             gaps: 2,
             gap_p99_ms: Some(1_050),
             waiting_since: None,
+            bulk_waiting_since: None,
         };
         let tally = |name: &str, family: &str| Tally {
             name: name.to_owned(),
@@ -153,7 +159,7 @@ mod tests {
             tally("shadow_window_closed", "notice"),
             tally("of a later version", "notice"),
         ];
-        let text = text(&figures, &tallies, 61_002);
+        let text = text(&figures, &tallies, [61_002, 9]);
         assert!(text.ends_with('\n'));
         for line in [
             "# TYPE sealpost_claims_minted_total counter\n",
@@ -162,13 +168,14 @@ mod tests {
             "\nsealpost_quarantine 1\n",
             "\nsealpost_claim_to_settle_p99_seconds 1.050\n",
             "\nsealpost_pending_age_seconds 61.002\n",
+            "\nsealpost_bulk_pending_age_seconds 0.009\n",
             "\nsealpost_shadow_would_suppress_total{family=\"notice\",reason=\"window_closed\"} 3\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
         let types = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
-        assert_eq!((helps, types), (7, 7));
+        assert_eq!((helps, types), (8, 8));
         assert!(!text.contains("of a later version"));
     }
 }

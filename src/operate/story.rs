@@ -75,6 +75,7 @@ pub(super) async fn story<W: World>(world: &W, id: &str) -> Result<Answer, Datab
             "resend": row.resend,
             "resendOf": row.resend_of,
             "replayBatch": row.replay_batch,
+            "batchId": row.batch_id,
             "resolvedAt": row.resolved_at.map(time),
             "attemptCount": row.attempt_count,
             "claimCount": row.claim_count,

@@ -215,7 +215,7 @@ async fn resolve<W: World>(
 fn done(id: &str, verdict: &Verdict, resend: Option<Resend>, duplicate: bool) -> Answer {
     match (verdict.kind(), resend) {
         (Kind::SendAgain, Some(resend)) => Answer {
-            to_publish: if duplicate {
+            to_publish: if duplicate || resend.publish_count == 0 {
                 Vec::new()
             } else {
                 vec![Reservation {

@@ -8,10 +8,11 @@
 use libsql::Value;
 use serde::Serialize;
 
-use super::database::Statement;
+use super::database::{DatabaseError, Rows, Statement};
 use super::lists::lists;
-use super::row::row;
+use super::row::{row, rows_at};
 use super::shared_sql::{movable, stop_cause};
+use crate::outbox::time::Millis;
 
 /// A batch of which the claim holds every open member.
 #[derive(Clone, Debug)]
@@ -145,6 +146,29 @@ const STOP_BATCH: &str = concat!(
     ") AS stop
      WHERE outbox.id = stop.id"
 );
+
+/// The members that `STOP_BATCH` ended just now and that no message of this delivery is for: their alarms are due, too.
+pub(super) fn stopped_beside(ids: Value, now: Millis) -> Statement {
+    Statement::new(STOPPED_BESIDE, vec![ids, Value::Integer(now.get())])
+}
+
+/// The answer to [`stopped_beside`] at this position.
+pub(super) fn beside(results: &[Rows], position: usize) -> Result<Vec<String>, DatabaseError> {
+    struct Beside {
+        id: String,
+    }
+    row!(Beside { id });
+    Ok(rows_at::<Beside>(results, position)?
+        .into_iter()
+        .map(|row| row.id)
+        .collect())
+}
+
+/// ?1 ids, ?2 now
+const STOPPED_BESIDE: &str = "SELECT m.id FROM (SELECT DISTINCT x.batch_id AS id FROM json_each(?1) j
+      JOIN outbox x ON x.id = j.value WHERE x.batch_id IS NOT NULL AND x.status = 'unknown' AND x.updated_at = ?2) b
+    JOIN outbox m ON m.batch_id = b.id
+  WHERE m.status = 'unknown' AND m.updated_at = ?2 AND m.id NOT IN (SELECT value FROM json_each(?1))";
 
 /// A batch is given up: refused by the provider, or holding a mail that must not be sent any more, and in both cases known
 /// not to have been accepted. Its rows lose their seals by a trigger, in this same statement; another trigger refuses it

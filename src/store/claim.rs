@@ -153,6 +153,8 @@ pub struct Claimed {
     pub states: Vec<RowState>,
     /// The batches of the claimed rows.
     pub batches: Vec<ClaimedBatch>,
+    /// Rows beside the delivered ones that became unknown with their batch.
+    pub stopped_beside: Vec<String>,
 }
 
 /// "Which of these rows may I send, and where do the others stand?"
@@ -236,7 +238,8 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         ),
         Statement::new(FETCH, vec![ids.clone(), token.clone()]),
         Statement::new(STATES, vec![ids.clone(), Value::Integer(request.now.get())]),
-        Statement::new(FETCH_BATCHES, vec![ids, token]),
+        Statement::new(FETCH_BATCHES, vec![ids.clone(), token]),
+        batches::stopped_beside(ids, request.now),
     ];
     let results = database
         .run(Transaction::repeatable_write(statements))
@@ -246,6 +249,7 @@ pub async fn claim(database: &impl Database, request: &ClaimRequest<'_>) -> Resu
         rows: rows_at(&results, 8)?,
         states: rows_at(&results, 9)?,
         batches: rows_at(&results, 10)?,
+        stopped_beside: batches::beside(&results, 11)?,
     })
 }
 

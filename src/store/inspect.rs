@@ -34,6 +34,7 @@ pub struct IntentRow {
     pub resend: u32,
     pub resend_of: Option<String>,
     pub replay_batch: Option<String>,
+    pub batch_id: Option<String>,
     pub resolved_at: Option<i64>,
     pub attempt_count: u32,
     pub publish_count: u32,
@@ -62,6 +63,7 @@ row!(IntentRow {
     resend,
     resend_of,
     replay_batch,
+    batch_id,
     resolved_at,
     attempt_count,
     publish_count,
@@ -183,7 +185,7 @@ pub async fn story(database: &impl Database, id: &str) -> Result<Option<Story>, 
 }
 
 const INTENT: &str = "SELECT id, seq, family, revision, status, cause, dead_class, delivery,
-    delivery_at, delivery_detail, resend, resend_of, replay_batch, resolved_at, attempt_count, publish_count,
+    delivery_at, delivery_detail, resend, resend_of, replay_batch, batch_id, resolved_at, attempt_count, publish_count,
     claim_count, next_attempt_at, not_before, not_after, provider_message_id, last_error, created_at, updated_at, settled_at
   FROM outbox WHERE id = ?1";
 

@@ -5,7 +5,7 @@ use libsql::Value;
 use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::guarded;
 use super::row::{row, rows_at};
-use super::shared_sql::held;
+use super::shared_sql::{bulk_waiting, held, singles, waiting_families};
 use crate::outbox::time::Millis;
 
 /// Rows that one figure looks at at most: it is asked for several times a minute, and the newest events, or the open rows
@@ -23,8 +23,11 @@ pub struct Figures {
     pub gaps: i64,
     /// The gap between claim and settle that 99 of 100 of them did not exceed, in ms.
     pub gap_p99_ms: Option<i64>,
-    /// Since when the row that has waited the longest could have moved (Unix ms).
+    /// Since when the row that has waited the longest could have moved (Unix ms). Bulk rows count from their admission on:
+    /// before it they wait for the pace, as they should.
     pub waiting_since: Option<i64>,
+    /// When the bulk row became due that waits for its admission the longest (Unix ms).
+    pub bulk_waiting_since: Option<i64>,
 }
 
 row!(Figures {
@@ -33,6 +36,7 @@ row!(Figures {
     gaps,
     gap_p99_ms,
     waiting_since,
+    bulk_waiting_since,
 });
 
 /// One count of one family; see `tallies`.
@@ -74,7 +78,9 @@ pub async fn metrics(
 
 /// ?1 rows at most, ?2 now, ?3 families on hold
 const FIGURES: &str = concat!(
-    "WITH page AS MATERIALIZED (
+    "WITH RECURSIVE ",
+    waiting_families!(),
+    ", page AS MATERIALIZED (
        SELECT s.at - (SELECT claimed.at FROM events claimed
            WHERE claimed.outbox_id = s.outbox_id AND claimed.seq < s.seq AND claimed.to_status = 'processing'
            ORDER BY claimed.seq DESC LIMIT 1) AS gap
@@ -92,9 +98,16 @@ const FIGURES: &str = concat!(
                WHEN ",
     held!("?3"),
     " THEN NULL
+               WHEN o.bulk = 1 AND o.status = 'enqueued' THEN o.updated_at
                ELSE max(o.created_at, coalesce(o.next_attempt_at, 0), coalesce(o.not_before, 0)) END AS since
-           FROM outbox o WHERE o.relay_at IS NOT NULL ORDER BY o.relay_at, o.seq LIMIT ?1) AS o
-         WHERE o.since <= ?2) AS waiting_since"
+           FROM (SELECT * FROM ",
+    singles!(),
+    " ORDER BY relay_at, seq LIMIT ?1) AS o) AS o
+         WHERE o.since <= ?2) AS waiting_since,
+       (SELECT min((SELECT min(relay_at) FROM ",
+    bulk_waiting!("outbox_due_bulk"),
+    " AND outbox.family = waiting.family AND relay_at <= ?2)) FROM waiting
+         WHERE NOT EXISTS (SELECT 1 FROM json_each(?3) h WHERE h.value = waiting.family)) AS bulk_waiting_since"
 );
 
 /// ?1 at most: a few for each family

@@ -68,9 +68,10 @@ pub async fn mark_published(
         .collect())
 }
 
-/// ?1 reservations, ?2 now, ?3 when the relay takes the message for lost
+/// ?1 reservations, ?2 now, ?3 when the relay takes a message for lost that is delivered now; one with a delay so much later
 const MARK: &str = "UPDATE outbox SET
-    status = 'enqueued', cause = 'published', next_attempt_at = NULL, relay_at = ?3, updated_at = ?2
+    status = 'enqueued', cause = 'published', next_attempt_at = NULL,
+    relay_at = ?3 + max(0, (j.value ->> 'due_at') - ?2), updated_at = ?2
   FROM json_each(?1) j
   WHERE outbox.id = j.value ->> 'id' AND outbox.status IN ('pending', 'retry')
     AND outbox.publish_count = j.value ->> 'publish_count' AND outbox.claim_count = j.value ->> 'claim_count'
@@ -108,12 +109,22 @@ pub struct PageRequest<'a> {
     pub pace_interval_ms: i64,
     /// JSON object: the time between two mails of each family that has a pace of its own, in ms.
     pub family_intervals: &'a str,
+    /// JSON array of the families that go out in batches.
+    pub batch_families: &'a str,
+    /// Time between two mails to one domain, in ms; 0 where there is no limit.
+    pub domain_interval_ms: i64,
+    /// The provider, whose bucket all calls take from.
+    pub provider: &'a str,
+    /// At most this many rows together with the bulk ones.
+    pub rows_max_with_bulk: usize,
+    /// How long the rows take at the pace that are delivered at once, in ms.
+    pub burst_ms: i64,
 }
 
 /// What a page of the relay brought.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Rows to publish, the most urgent first, then the oldest.
+    /// Rows to publish: those that are delivered first, the most urgent of them, then the oldest.
     pub reserved: Vec<Reservation>,
     /// Rows that this page ended, drove again or put aside.
     pub moved: usize,
@@ -192,7 +203,8 @@ pub async fn reserve_page(database: &impl Database, request: &PageRequest<'_>) -
     }
     let mut reserved: Vec<Sequenced> = rows_at(&results, 4)?;
     reserved.extend(rows_at::<Sequenced>(&results, 5)?);
-    reserved.sort_by_key(|row| (row.priority, row.seq));
+    let now = request.now.get();
+    reserved.sort_by_key(|row| (row.reservation.due_at.max(now), row.priority, row.seq));
     Ok(Page {
         reserved: reserved.into_iter().map(|row| row.reservation).collect(),
         moved,

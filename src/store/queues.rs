@@ -7,7 +7,7 @@ use super::database::{Database, DatabaseError, Statement, Transaction};
 use super::guard::{guarded, schema_guard};
 use super::operator_log::Order;
 use super::row::{row, rows_at, words};
-use super::shared_sql::{stop_assignments, stop_cause};
+use super::shared_sql::{due_since, singles, stop_assignments, stop_cause};
 use crate::outbox::time::Millis;
 
 /// No figure counts further, so that a full table costs no more than a page of it.
@@ -75,26 +75,23 @@ pub async fn stats(database: &impl Database, now: Millis) -> Result<Stats, Datab
     rows_at(&results, 0)?.into_iter().next().ok_or(DatabaseError::Shape)
 }
 
-/// When an open row was or will be due.
-macro_rules! due_at {
-    () => {
-        "max(created_at, coalesce(next_attempt_at, 0), coalesce(not_before, 0))"
-    };
-}
-
 /// Every part reads as many rows of one index at most as it counts. ?1 now, ?2 rows at most
 const STATS: &str = concat!(
     "SELECT open.*, dead.*, suppressed.*,
+       (SELECT min(due_at) FROM (SELECT status, ",
+    due_since!(),
+    " AS due_at FROM ",
+    singles!(),
+    " ORDER BY relay_at, seq LIMIT ?2) WHERE status <> 'processing' AND due_at <= ?1) AS oldest_ready_at,
        (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = 'unknown' AND resolved_at IS NULL AND seq > 0 LIMIT ?2)) AS unknown,
        (SELECT count(*) FROM (SELECT 1 FROM parking WHERE state = 'parked' LIMIT ?2)) AS parked,
        (SELECT count(*) FROM (SELECT 1 FROM receipts WHERE outbox_id IS NULL AND received_at > 0 LIMIT ?2)) AS receipts_waiting
      FROM (SELECT count(*) AS open,
          count(*) FILTER (WHERE status <> 'processing' AND due_at <= ?1) AS ready,
          count(*) FILTER (WHERE status = 'processing') AS in_flight,
-         count(*) FILTER (WHERE status <> 'processing' AND due_at > ?1) AS delayed,
-         min(due_at) FILTER (WHERE status <> 'processing' AND due_at <= ?1) AS oldest_ready_at
+         count(*) FILTER (WHERE status <> 'processing' AND due_at > ?1) AS delayed
        FROM (SELECT status, ",
-    due_at!(),
+    due_since!(),
     " AS due_at FROM outbox WHERE relay_at IS NOT NULL ORDER BY relay_at, seq LIMIT ?2)) AS open,
      (SELECT count(*) AS dead,
          count(*) FILTER (WHERE dead_class = 'pipeline') AS dead_pipeline,

@@ -25,6 +25,14 @@ macro_rules! due {
     };
 }
 
+/// When an open row was or will be due; a bulk row that was admitted: from then on.
+macro_rules! due_since {
+    () => {
+        "max(iif(bulk = 1 AND status = 'enqueued', updated_at, created_at), coalesce(next_attempt_at, 0),
+          coalesce(not_before, 0))"
+    };
+}
+
 /// Why `o` must not be sent any more, as a code, or NULL. In order: what nobody may repeat, what was to be sent once more
 /// and proved to have gone out the first time, who must not be written to, what is too late, what killed its worker too often, what no version here can read.
 ///
@@ -138,5 +146,5 @@ macro_rules! waiting_families {
 }
 
 pub(super) use {
-    bulk_waiting, due, held, movable, paused_until, singles, stop_assignments, stop_cause, waiting_families,
+    bulk_waiting, due, due_since, held, movable, paused_until, singles, stop_assignments, stop_cause, waiting_families,
 };

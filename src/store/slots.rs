@@ -36,12 +36,22 @@ macro_rules! mine {
     };
 }
 
+/// Rows that are looked at for each slot: the first of them whose buckets have room takes it. Fewer would leave slots
+/// empty where slow buckets crowd; more would let the urgent be overtaken for longer.
+macro_rules! looked_at {
+    () => {
+        "8"
+    };
+}
+
 /// One attempt for each row that is still ours, has exactly these bytes sealed, and gets a slot in time.
 ///
-/// Each row is given a first guess by its rank in its family and its domain, and the rows are walked in the order of the
-/// guesses, so that one that must wait for its own bucket comes after those that need not. The walk carries when each
-/// bucket is free, and gives a row the first moment at which all three have room: exact, whatever mixes. A row whose
-/// moment comes too late takes nothing, and holds nobody back.
+/// Each row is given a guess, the later of two: when its family and its domain have room, by its rank in them, and when
+/// the provider has, by its place in the order; and a better one with its place among the guesses. The rows are walked in
+/// the order of the last guess, the next few side by side: of them goes the one that may first, so that one that waits for
+/// its own bucket leaves the slot to another. The walk carries when each bucket is free, and gives a row the first moment
+/// at which all three have room: exact, whatever mixes. A row whose moment comes too late takes nothing, and holds nobody
+/// back.
 /// ?1 openings, ?2 token, ?3 now, ?4 provider, ?5 interval, ?6 longest wait, ?7 family intervals, ?8 domain interval
 pub(super) const OPEN: &str = concat!(
     "INSERT INTO attempts (id, outbox_id, claim_token, opened_at, planned_at)
@@ -55,28 +65,55 @@ pub(super) const OPEN: &str = concat!(
            AND EXISTS (SELECT 1 FROM seals s WHERE s.outbox_id = o.id AND s.sha256 = o.seal_sha256)"
     ),
     ",
+  begins (at) AS MATERIALIZED (
+    SELECT max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0))),
+  of_family AS MATERIALIZED (
+    SELECT mine.*, iif(family_every = 0, 0, max(?3, family_free)
+        + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1)) AS family_at FROM mine),
+  of_both AS MATERIALIZED (
+    SELECT max(family_at, iif(domain_every = 0, 0, max(?3, domain_free) + domain_every * (row_number() OVER
+        (PARTITION BY domain_name ORDER BY max(family_at, begins.at + ?5 * place), place) - 1))) AS own_at, of_family.*
+    FROM of_family, begins),
+  ranked AS MATERIALIZED (
+    SELECT of_both.*, row_number() OVER (ORDER BY max(own_at, begins.at + ?5 * place), place) - 1 AS rank
+    FROM of_both, begins),
   guessed AS MATERIALIZED (
-    SELECT row_number() OVER (ORDER BY guess, place) AS turn,
-      '$.f' || dense_rank() OVER (ORDER BY family_name) AS family_at,
-      '$.d' || dense_rank() OVER (ORDER BY domain_name) AS domain_at,
-      ranked.*
-    FROM (SELECT max(
-          max(?3, family_free) + family_every * (row_number() OVER (PARTITION BY family_name ORDER BY place) - 1),
-          max(?3, domain_free) + domain_every * (row_number() OVER (PARTITION BY domain_name ORDER BY place) - 1)) AS guess,
-        mine.* FROM mine) AS ranked),
-  walk (turn, attempt, id, at, provider_free, free) AS (
-    SELECT 0, NULL, NULL, NULL, max(?3, coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0)), '{}'
+    SELECT row_number() OVER (ORDER BY max(own_at, begins.at + ?5 * rank), place) AS turn,
+      '$.f' || dense_rank() OVER (ORDER BY family_name) AS in_families,
+      '$.d' || dense_rank() OVER (ORDER BY domain_name) AS in_domains, ranked.*
+    FROM ranked, begins),
+  walk (attempt, id, at, provider_free, free, near, next) AS (
+    SELECT NULL, NULL, NULL, begins.at, '{}', (SELECT json_group_array(json_array(turn, in_families, in_domains,
+        family_free * (family_every > 0), domain_free * (domain_every > 0))) FROM guessed WHERE turn <= ",
+    looked_at!(),
+    "), 1 + ",
+    looked_at!(),
+    " FROM begins
     UNION ALL
-    SELECT g.turn, g.attempt, g.id,
+    SELECT g.attempt, g.id,
       iif(slot.value <= ?3 + ?6, slot.value, NULL),
       iif(slot.value <= ?3 + ?6, slot.value + ?5, walk.provider_free),
       iif(slot.value <= ?3 + ?6,
-        json_set(walk.free, g.family_at, slot.value + g.family_every, g.domain_at, slot.value + g.domain_every),
-        walk.free)
-    FROM walk JOIN guessed g ON g.turn = walk.turn + 1
+        json_set(walk.free, g.in_families, slot.value + g.family_every, g.in_domains, slot.value + g.domain_every),
+        walk.free),
+      iif(comes.turn IS NULL, json_remove(walk.near, '$[' || first.value || ']'),
+        json_insert(json_remove(walk.near, '$[' || first.value || ']'), '$[#]', json_array(comes.turn,
+          comes.in_families, comes.in_domains, comes.family_free * (comes.family_every > 0),
+          comes.domain_free * (comes.domain_every > 0)))),
+      walk.next + 1
+    FROM walk
+      JOIN json_each(json_array((SELECT min(max(walk.provider_free,
+          coalesce(walk.free ->> (n.value ->> 1), n.value ->> 3), coalesce(walk.free ->> (n.value ->> 2), n.value ->> 4))
+          * ",
+    looked_at!(),
+    " + n.key) % ",
+    looked_at!(),
+    " FROM json_each(walk.near) n))) AS first
+      JOIN guessed g ON g.turn = walk.near ->> ('$[' || first.value || '][0]')
       JOIN json_each(json_array(max(walk.provider_free,
-        iif(g.family_every = 0, 0, coalesce(walk.free ->> g.family_at, g.family_free)),
-        iif(g.domain_every = 0, 0, coalesce(walk.free ->> g.domain_at, g.domain_free))))) AS slot)
+        coalesce(walk.free ->> g.in_families, g.family_free * (g.family_every > 0)),
+        coalesce(walk.free ->> g.in_domains, g.domain_free * (g.domain_every > 0))))) AS slot
+      LEFT JOIN guessed comes ON comes.turn = walk.next)
   SELECT attempt, id, ?2, ?3, at FROM walk WHERE at IS NOT NULL
   ON CONFLICT (id) DO NOTHING"
 );

@@ -158,12 +158,20 @@ pub struct Resend {
     pub seq: i64,
     /// Its state.
     pub status: Status,
+    /// Its publications; 0 where the relay makes the first one.
+    pub publish_count: i64,
 }
 
-row!(Resend { id, seq, status });
+row!(Resend {
+    id,
+    seq,
+    status,
+    publish_count
+});
 
 /// "Send it again, although it may have arrived." (new) -> pending, for a row of its own under the next key; the old row
-/// stays unknown and no longer asks. `new_id`: chosen before; `relay_at`: until when the publication is the door's.
+/// stays unknown and no longer asks. `new_id`: chosen before; `relay_at`: until when the publication is the door's. That of
+/// a bulk row is the relay's, which admits it as the pace drains.
 ///
 /// # Errors
 /// As for [`judge_sent`].
@@ -298,7 +306,7 @@ const INSERT_RESEND: &str = "INSERT INTO outbox (id, family, template, revision,
     not_before, not_after, letter_bytes, created_at, updated_at, priority, bulk, domain_hash)
   SELECT ?2, family, template, revision, resend + 1, id, fingerprint, fingerprint_version, fingerprint_secret_id,
     recipient_hash, substr(idempotency_key, 1, length(idempotency_key) - length(resend)) || (resend + 1),
-    'pending', 'sent_again', 1, ?4, not_before, not_after, letter_bytes, ?3, ?3, priority, bulk, domain_hash
+    'pending', 'sent_again', bulk = 0, iif(bulk = 0, ?4, max(?3, coalesce(not_before, 0))), not_before, not_after, letter_bytes, ?3, ?3, priority, bulk, domain_hash
   FROM outbox WHERE id = ?1";
 
 /// ?1 id, ?2 new id
@@ -316,4 +324,4 @@ const RESOLVE: &str = "UPDATE outbox SET resolved_at = ?2, cause = 'sent_again',
 const STANDING: &str = "SELECT status, cause, provider_message_id FROM outbox WHERE id = ?1";
 
 /// ?1 id
-const RESEND_OF: &str = "SELECT id, seq, status FROM outbox WHERE resend_of = ?1";
+const RESEND_OF: &str = "SELECT id, seq, status, publish_count FROM outbox WHERE resend_of = ?1";

@@ -12,6 +12,7 @@
 )]
 
 mod admission;
+mod admitted;
 mod answers;
 mod attachments;
 mod backoff;

@@ -57,12 +57,13 @@ async fn ninety_mails_to_one_slow_domain_hold_back_no_other_of_their_batch() {
     queue.deliver(&world).await;
     assert_eq!(world.transport.take_requests(), 3, "round trips");
     let calls = calls_by_domain(&world);
-    assert_eq!(calls["slow.example"], [0, 2_200, 4_200, 6_200, 8_200]);
+    assert_eq!(calls["slow.example"], [0, 2_000, 4_000, 6_000, 8_000, 10_000]);
     assert_eq!(calls.len(), 11, "{calls:?}");
     let fast: Vec<i64> = (0..10)
         .flat_map(|n| calls[&format!("fast{n}.example")].clone())
         .collect();
-    let expected: Vec<i64> = (1..=10).map(|n| n * 200).collect();
+    // The slot at 2,000 is the slow domain's.
+    let expected: Vec<i64> = (1..=9).chain([11]).map(|n| n * 200).collect();
     assert_eq!(fast, expected, "at the provider's own pace");
     let rows = world
         .sql(
@@ -70,7 +71,7 @@ async fn ninety_mails_to_one_slow_domain_hold_back_no_other_of_their_batch() {
             vec![],
         )
         .await;
-    assert_eq!(rows[0].iter().map(integer).collect::<Vec<_>>(), [85, 0, 0]);
+    assert_eq!(rows[0].iter().map(integer).collect::<Vec<_>>(), [84, 0, 0]);
     queue.run_for(&world, 400 * SECOND, 10 * SECOND).await;
     assert_eq!(world.count("sent").await, 100);
     let slow = &calls_by_domain(&world)["slow.example"];

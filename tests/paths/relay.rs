@@ -280,6 +280,11 @@ async fn a_row_of_a_held_family_waits_without_burning_anything() {
         drain_ms: 120_000,
         pace_interval_ms: 0,
         family_intervals: "{}",
+        batch_families: "[]",
+        domain_interval_ms: 0,
+        provider: "resend",
+        rows_max_with_bulk: PAGE,
+        burst_ms: 1_000,
     };
     let held = reserve_page(world.database(), &page).await.expect("a page");
     assert_eq!((held.reserved.len(), held.moved), (0, 1));

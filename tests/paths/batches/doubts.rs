@@ -242,3 +242,25 @@ async fn a_provider_that_is_down_for_long_is_asked_with_the_same_bytes_until_the
     assert!(seen.len() > 20, "{} calls", seen.len());
     assert!(seen.iter().all(|one| *one == seen[0]));
 }
+
+#[tokio::test]
+async fn each_mail_that_becomes_unknown_with_its_batch_raises_its_alarm() {
+    let world = world().await;
+    let ids = in_doubt(&world).await;
+    world.clock.advance(25 * HOUR);
+    // One message alone: the other four are ended by it, too.
+    world.deliver_ids(&[&ids[2]]).await;
+    assert_eq!(states(&world, &ids).await, vec!["unknown"; 5]);
+    assert_eq!(world.notes.count("outcome_unknown"), 5);
+    world.clock.advance(MINUTE);
+    world.deliver_ids(&[&ids[1]]).await;
+    assert_eq!(world.notes.count("outcome_unknown"), 5, "once");
+    let path = format!("/v1/intents/{}", ids[2]);
+    let story = crate::doors::get(&world, &path, Some(crate::doors::PRODUCER))
+        .await
+        .body;
+    assert!(
+        story["batchId"].as_str().is_some_and(|batch| batch.starts_with("bat")),
+        "{story}"
+    );
+}

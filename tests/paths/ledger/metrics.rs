@@ -8,7 +8,7 @@ use super::super::doors::{OPERATOR, get};
 use super::in_mode;
 use crate::support::{TestWorld, check_door, notice_with_key};
 
-async fn scrape(world: &TestWorld) -> String {
+pub(crate) async fn scrape(world: &TestWorld) -> String {
     let answer = get(world, "/metrics", Some(OPERATOR)).await;
     assert_eq!(
         (answer.status, answer.content_type),
@@ -18,7 +18,7 @@ async fn scrape(world: &TestWorld) -> String {
 }
 
 /// The value of one sample.
-fn value(text: &str, sample: &str) -> Option<f64> {
+pub(crate) fn value(text: &str, sample: &str) -> Option<f64> {
     let line = text
         .lines()
         .find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == sample))?;

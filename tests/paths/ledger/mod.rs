@@ -7,6 +7,7 @@ mod secrets;
 mod send_ids;
 mod shadow;
 
+pub(crate) use metrics::{scrape, value};
 use sealpost::config::Config;
 use sealpost::operate::{Answer, Request, answer};
 use sealpost::outbox::family::Mode;

@@ -39,6 +39,7 @@ struct Inner {
     requests: Cell<usize>,
     executed: Cell<usize>,
     bodies: RefCell<Vec<String>>,
+    largest: Cell<usize>,
 }
 
 impl EngineTransport {
@@ -52,6 +53,7 @@ impl EngineTransport {
             requests: Cell::new(0),
             executed: Cell::new(0),
             bodies: RefCell::default(),
+            largest: Cell::new(0),
         }))
     }
 
@@ -86,6 +88,11 @@ impl EngineTransport {
         self.0.bodies.borrow().clone()
     }
 
+    /// The bytes of the largest request with its answer so far; what follows is measured anew.
+    pub fn take_largest(&self) -> usize {
+        self.0.largest.replace(0)
+    }
+
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
@@ -117,6 +124,8 @@ impl Transport for EngineTransport {
                 // Shown only where the test fails.
                 println!("database: {}", text.chars().skip(at).take(300).collect::<String>());
             }
+            let bytes = body.len() + answer.body.len();
+            self.0.largest.set(self.0.largest.get().max(bytes));
             Reply {
                 status: answer.status,
                 body: answer.body,

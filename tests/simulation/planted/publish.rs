@@ -27,10 +27,7 @@ static MARKED_THOUGH_REFUSED: Planted = Planted {
     name: "marked although the queue refused",
     breaks: Invariant::I1,
     broker: |_| Ok(()),
-    sql: &[(
-        "relay_at = ?3, updated_at = ?2",
-        "relay_at = nullif(?3, ?3), updated_at = ?2",
-    )],
+    sql: &[("relay_at = ?3 + max(0,", "relay_at = nullif(?3, ?3) + max(0,")],
     schema: &[ENQUEUED_IS_UNWATCHED],
     ..BASE
 };
