@@ -228,10 +228,12 @@ impl Mailer for SimMailer {
     }
     async fn look_up(&self, query: LookUp<'_>) -> MailAnswer {
         let sim = &self.sim;
+        let began = sim.now();
         let (there, back) = (sim.latency(), sim.latency());
         // The request is on its way; who dies here never reaches the provider.
         sim.kernel.sleep(there).await;
         sim.note(|| format!("#{} looks up {query:?}", self.who.invocation));
+        sim.oracle.looks_up(self.who, began);
         let now = Millis::new(sim.now());
         let call = Call {
             authorization: Some("Bearer re_test"),
