@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::policy::Kind;
+use serde_json::json;
 
 use super::choices::{Choices, Subject};
-use super::setting::{Setting, Version};
+use super::faults::PROVIDER;
+use super::setting::{BATCH_FAMILY, Fact, Program, Setting, fact_of};
 use super::sim::Sim;
 use super::store::OutboxRow;
 
@@ -64,11 +67,65 @@ impl Pace {
     }
 }
 
+/// How many of a thousand runs with a pace have a rush.
+const RUSHES_PERMILLE: u32 = 500;
+/// The kinds and the domains of the mails of a rush.
+const RUSHING: [&str; 4] = ["notice", "invitation", "report", BATCH_FAMILY];
+const DOMAINS: [&str; 3] = ["example.org", "example.net", "example.com"];
+/// The number of the first fact of a rush.
+const RUSH_FROM: u32 = 300;
+
 impl Setting {
     /// Perhaps a pace is set. Drawn from a tape of its own. A crowd of more than a hundred would wait for hours.
     pub fn perhaps_paced(mut self, choices: &Choices) -> Self {
-        if choices.chance(Subject::Pace, PACED_PERMILLE) && self.crowd == 0 {
-            self.pace = choices.one(Subject::Pace, &PACES[1..]);
+        let about = Subject::Pace;
+        if !choices.chance(about, PACED_PERMILLE) || self.crowd > 0 {
+            return self;
+        }
+        self.pace = choices.one(about, &PACES[1..]);
+        if choices.chance(about, RUSHES_PERMILLE) {
+            let count = 4 + choices.below(about, 6);
+            // Of one kind, or of all.
+            let kinds = choices.one(about, &[&RUSHING[..], &RUSHING[..1], &RUSHING[3..]]);
+            self.facts.extend((RUSH_FROM..RUSH_FROM + count).map(|number| {
+                let fact = fact_of(number, choices.one(about, kinds), (None, None), true);
+                fact.at_domain(choices.one(about, &DOMAINS))
+            }));
+            if choices.chance(about, 300) {
+                // The provider has a limit of its own, which it says often and for a moment.
+                let limit = PROVIDER.into_iter().find(|(kind, _)| *kind == FaultKind::RateLimit);
+                self.mix.provider = limit.into_iter().collect();
+                self.mix.provider_permille = choices.one(about, &[100, 300]);
+                self.mix.short_limits = true;
+            }
+        }
+        self
+    }
+}
+
+/// A rush is stated in one request.
+pub fn start(sim: &Rc<Sim>) {
+    let is_rushing = |fact: &&Fact| {
+        let number = fact
+            .name
+            .rsplit(' ')
+            .next()
+            .and_then(|number| number.parse::<u32>().ok());
+        number.is_some_and(|number| (RUSH_FROM..RUSH_FROM + 100).contains(&number))
+    };
+    let facts: Vec<Fact> = sim.setting.facts.iter().filter(is_rushing).cloned().collect();
+    if !facts.is_empty() {
+        super::callers::state(sim, facts);
+    }
+}
+
+impl Fact {
+    /// The same for a recipient at this domain.
+    fn at_domain(mut self, domain: &str) -> Self {
+        let name = self.to.split('@').next().unwrap_or_default();
+        self.to = format!("{name}@{domain}");
+        for intent in [&mut self.intent, &mut self.other] {
+            intent["to"]["email"] = json!(self.to);
         }
         self
     }
@@ -86,7 +143,10 @@ pub struct Intervals {
 
 impl Intervals {
     /// By the world's own reckoning, from what is set and not from what the program makes of it.
-    pub fn of(version: &Version) -> Self {
+    pub fn of(setting: &Setting) -> Self {
+        let version = setting.version(Program::First);
+        // A version that does not know a family does not know its pace.
+        let rolled_back = setting.programs.contains(&Program::RolledBack);
         let every = |within: i64, count: u32| {
             if count == 0 {
                 0
@@ -101,7 +161,7 @@ impl Intervals {
             domain: every(60_000, timing.pace_per_domain),
             families: families
                 .map(|family| (family.name.to_owned(), every(60_000, family.pace_per_minute)))
-                .filter(|(_, every)| *every > 0)
+                .filter(|(name, every)| *every > 0 && !(rolled_back && name == "invitation"))
                 .collect(),
             drain: 2 * super::schedule::TICK_MS,
         }

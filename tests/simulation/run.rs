@@ -51,6 +51,7 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     callers::start(&sim);
     ledger::start(&sim);
     together::start(&sim);
+    paced::start(&sim);
     schedule::start(&sim);
     people::start(&sim);
     pausing::start(&sim);

@@ -91,8 +91,15 @@ impl SimMailer {
         }
         let (kind, name) = choices.one(Subject::Provider, &mix.provider);
         let mut fault = Fault::once(kind);
-        if choices.chance(Subject::Provider, 300) {
-            fault.retry_after = Some(choices.one(Subject::Provider, &[5, 90, 4_000]).into_retry_after());
+        if mix.short_limits || choices.chance(Subject::Provider, 300) {
+            fault.retry_after = Some(
+                choices
+                    .one(
+                        Subject::Provider,
+                        if mix.short_limits { &[1, 2, 2] } else { &[5, 90, 4_000] },
+                    )
+                    .into_retry_after(),
+            );
         }
         Some((fault, name))
     }
