@@ -79,6 +79,9 @@ async fn scenario_49_five_hundred_mails_outlast_ten_minutes_of_503_without_a_bur
         queue.run_for(&world, STEP, STEP).await;
         assert!(world.clock.now().since(mended) < 3 * OUTAGE, "it never ends");
     }
+    for id in &ids {
+        assert_eq!(world.status(id).await, "sent");
+    }
     assert_eq!(world.mailer.accepted(), ROWS, "one mail each");
     let model = world.mailer.model.borrow();
     let (mut all, mut by_key): (Vec<i64>, BTreeMap<&str, Vec<i64>>) = Default::default();
@@ -107,8 +110,4 @@ async fn scenario_49_five_hundred_mails_outlast_ten_minutes_of_503_without_a_bur
         all.len() - failed,
         world.clock.now().since(mended).as_secs_f64()
     );
-    drop(model);
-    for id in &ids {
-        assert_eq!(world.status(id).await, "sent");
-    }
 }
