@@ -14,7 +14,7 @@ import { buildDir, nodeModule, root, wasmTargetDir } from './paths.mjs';
 export const SIZE_GZIPPED_BYTES_MAX = 600_000;
 
 /** Everything that the compiled Worker depends on. A path that does not exist yet counts as empty. */
-const INPUTS = ['src', 'templates', 'migrations', 'families.toml', 'Cargo.toml', 'Cargo.lock', 'build.rs', 'scripts/lib/worker-build.mjs', 'package-lock.json'];
+const INPUTS = ['src', 'benches', 'templates', 'migrations', 'families.toml', 'Cargo.toml', 'Cargo.lock', 'build.rs', 'scripts/lib/worker-build.mjs', 'package-lock.json'];
 
 /** Rooms of src that the Worker does not contain: a change in them builds nothing new. */
 const NATIVE_ONLY = ['src/bin', 'src/devstack'];

@@ -80,8 +80,11 @@ impl<W: World> Wave<'_, W> {
         let timing = &self.config.timing;
         let anchor = parcel.anchor().unwrap_or_else(|| clock.now());
         self.wait_until(self.slot(planned_at)).await;
-        if let Some((until, true)) = self.brake.get() {
-            self.wait_until(until).await;
+        if let Some((until, true)) = self.brake.get()
+            && clock.now() < until
+        {
+            // Each at a slot of its own: whoever waited for the same limit would call in the same moment.
+            self.wait_until(self.slot(until)).await;
         }
         let now = clock.now();
         let random = random_number(self.world.random());

@@ -259,15 +259,15 @@ impl<W: World> Run<'_, W> {
     }
 
     /// Rows of ours without an attempt: the pace had no slot for them. The row says when it goes on, and the relay brings
-    /// it.
+    /// it. A batch that others took a mail out of may have been opened all the same: until its claim ends, its messages
+    /// are kept.
     fn note_paced(&self, wave: &[Parcel], opened: &Opened, fates: &mut BTreeMap<String, Fate>) {
         let mut paced = 0i64;
         let lost = |id: &str| opened.lost.iter().any(|row| row.id == id);
         for row in wave
             .iter()
-            .filter(|parcel| !opened.has(parcel))
+            .filter(|parcel| !opened.has(parcel) && !parcel.rows.iter().any(|row| lost(&row.id)))
             .flat_map(|parcel| &parcel.rows)
-            .filter(|row| !lost(&row.id))
         {
             paced = paced.saturating_add(1);
             fates.insert(row.id.clone(), Fate::Decided(Decision::Acknowledge));

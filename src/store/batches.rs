@@ -304,8 +304,8 @@ const BATCH_BYTES: &str = "INSERT INTO batch_seals (batch_id, sha256, body)
 
 /// The batches with their slots in the pace, as a table `slots`. A call takes one token of the provider, and as many of its
 /// family and of each domain as it has mails for them: it is made when all its buckets have room, and the next one after
-/// all of its mails have drained. Of several batches each also waits for the mails of those before it, whose buckets may
-/// be the same.
+/// all of its mails have drained. Of several batches none comes before the one before it, and each waits until that one's
+/// mails have drained, whose buckets may be the same.
 /// `?1` batches, `?3` now, `?4` provider, `?5` interval, `?6` family intervals, `?7` domain interval
 macro_rules! slots {
     () => {
@@ -315,12 +315,13 @@ macro_rules! slots {
              coalesce((SELECT f.value FROM json_each(?6) f WHERE f.key = p.family), 0) AS family_every
            FROM json_each(?1) b LEFT JOIN provider_batches p ON p.id = b.value ->> 'id'),
          slots AS MATERIALIZED (
-           SELECT asked.*, max(?3,
-               coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0) + place * ?5,
+           SELECT asked.*, max(max(?3,
+               coalesce((SELECT next_free_at FROM pace WHERE name = ?4), 0),
                iif(family_every = 0, 0, coalesce((SELECT next_free_at FROM pace WHERE name = 'family:' || family), 0)),
                iif(?7 = 0, 0, coalesce((SELECT max(d.next_free_at) FROM json_each(asked.value, '$.members') k
-                 JOIN outbox o ON o.id = k.value ->> 'id' JOIN pace d ON d.name = 'domain:' || o.domain_hash), 0)))
-             + max(family_every, ?7) * coalesce(sum(members) OVER (ORDER BY place
+                 JOIN outbox o ON o.id = k.value ->> 'id' JOIN pace d ON d.name = 'domain:' || o.domain_hash), 0))))
+               OVER (ORDER BY place ROWS UNBOUNDED PRECEDING)
+             + coalesce(sum(max(?5, max(family_every, ?7) * members)) OVER (ORDER BY place
                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS slot
            FROM asked)"
     };

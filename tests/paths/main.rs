@@ -54,6 +54,7 @@ mod settle;
 mod support;
 mod suppressions;
 mod suspects;
+mod thundering;
 mod time;
 mod unknown;
 mod unsubscribe;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use sealpost::devstack::provider::fault::{Fault, FaultKind, RetryAfter};
+
 use crate::support::{ONE_BY_ONE, TestQueue, TestWorld, config_with, integer, notice_with_key, policy_with, text};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -180,6 +182,26 @@ async fn an_answer_lost_where_slots_were_taken_takes_no_second_ones() {
         .await;
     let free: Vec<i64> = rows.iter().map(|row| integer(&row[1])).collect();
     assert_eq!(free, [6_000, 5_000], "domain, provider");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_the_same_short_limit_keeps_the_pace_after_it() {
+    let world = TestWorld::with(config_with(&[("PACE_PER_SECOND", "5"), ("CALLS_AT_ONCE", "5")])).await;
+    world.clock.wake_in_order();
+    world.notices(20).await;
+    let fault = Fault {
+        retry_after: Some(RetryAfter::Seconds(1)),
+        ..Fault::once(FaultKind::RateLimit)
+    };
+    let add = |fault| world.mailer.model.borrow_mut().faults().add(vec![fault]);
+    add(fault).expect("a rule");
+    let queue = TestQueue::default();
+    queue.deliver(&world).await;
+    let mut calls = calls_by_domain(&world).remove("example.com").expect("calls");
+    calls.sort_unstable();
+    assert_eq!(calls.len(), 20, "nobody is sent back for a second");
+    assert!(calls[1] - calls[0] >= 1_000, "the limit is waited for: {calls:?}");
+    assert!(least_gap(&calls) >= 200, "{calls:?}");
 }
 
 #[tokio::test]

@@ -33,6 +33,8 @@ pub enum Subject {
     Times,
     /// Names of sends, replays, backfills, revisions.
     Ledger,
+    /// The pace that is set, and the pauses of operators.
+    Pace,
 }
 
 /// All subjects, in the order of their tapes, by their names.
@@ -49,10 +51,11 @@ pub const NAMES: [&str; SUBJECTS] = [
     "news",
     "times",
     "ledger",
+    "pace",
 ];
 
 /// How many subjects there are.
-pub const SUBJECTS: usize = 12;
+pub const SUBJECTS: usize = 13;
 
 /// The tapes of one run.
 pub type Tapes = [Vec<u32>; SUBJECTS];

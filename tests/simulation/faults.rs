@@ -137,6 +137,8 @@ pub struct Mix {
     pub database_permille: u32,
     pub provider: Vec<(FaultKind, &'static str)>,
     pub provider_permille: u32,
+    /// The provider names times of a second or two.
+    pub short_limits: bool,
     /// In the order of [`QUEUE`].
     pub queue_permille: [u32; 6],
     pub death_permille: u32,

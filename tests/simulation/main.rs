@@ -23,6 +23,8 @@ mod kernel;
 mod lane;
 mod ledger;
 mod oracle;
+mod paced;
+mod pausing;
 mod people;
 mod planted;
 mod ports;

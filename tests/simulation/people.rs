@@ -194,7 +194,7 @@ pub fn order(sim: &Rc<Sim>, path: String, order: &'static str) {
 }
 
 /// Gives an order until it is answered well. A status among `also` is a good answer too.
-async fn give(sim: &Rc<Sim>, name: &'static str, path: String, order: &Json, also: &[u16]) -> Option<Json> {
+pub async fn give(sim: &Rc<Sim>, name: &'static str, path: String, order: &Json, also: &[u16]) -> Option<Json> {
     give_as(sim, OPERATOR, name, path, order, also).await
 }
 

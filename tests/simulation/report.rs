@@ -29,9 +29,15 @@ pub enum Invariant {
     I11,
     /// Rows that cannot move never hold back rows that can.
     I12,
+    /// Every call has a slot of its own in the buckets of the provider, of its family and of its domain.
+    P1,
+    /// What is urgent goes first, and no more bulk mails are handed over than the pace drains.
+    P2,
+    /// Nothing is claimed while a pause stands; one probe goes first, and what ends the pause wakes what it put aside.
+    P3,
 }
 
-pub const INVARIANTS: [Invariant; 12] = [
+pub const INVARIANTS: [Invariant; 15] = [
     Invariant::I1,
     Invariant::I2,
     Invariant::I3,
@@ -44,6 +50,9 @@ pub const INVARIANTS: [Invariant; 12] = [
     Invariant::I10,
     Invariant::I11,
     Invariant::I12,
+    Invariant::P1,
+    Invariant::P2,
+    Invariant::P3,
 ];
 
 impl Invariant {
@@ -61,12 +70,32 @@ impl Invariant {
             Self::I10 => "states add up and events replay",
             Self::I11 => "one decision, after its write",
             Self::I12 => "nobody is held back",
+            Self::P1 => "no call without its slot of the pace",
+            Self::P2 => "the urgent first, bulk mails as the pace drains",
+            Self::P3 => "a pause stops, probes once and wakes",
         }
     }
 }
 
 /// Parts of the promises whose features do not exist yet. They are named in every report, and never counted as passed.
 pub const NOT_EXERCISED: &[&str] = &["I1: rows of the letterbox (there is no letterbox yet)"];
+
+/// Limits that must have kept something back, or a promise about them was held against nothing.
+pub const BOUND: &[&str] = &[
+    "pace: the provider's kept a call back",
+    "pace: a family's kept a call back",
+    "pace: a domain's kept a call back",
+    "pace: a batch took its slots",
+    "pace: a mail was put aside",
+    "bulk: a mail waited for its admission",
+    "bulk: a mail was admitted",
+    "priority: the urgent one went first",
+    "pause: a mail was put aside",
+    "pause: a probe called",
+    "pause: its probe ended it",
+    "pause: what its probe woke",
+    "pause: what a lift woke",
+];
 
 /// Counts of one run or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,6 +158,8 @@ impl Report {
                 .filter(|name| !self.arrows.contains_key(name))
                 .map(|name| format!("arrow {name}")),
         );
+        let bound = BOUND.iter().filter(|event| !self.events.contains_key(**event));
+        zeros.extend(bound.map(|event| format!("event {event}")));
         zeros.extend(self.unchecked());
         zeros
     }

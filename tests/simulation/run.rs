@@ -9,6 +9,8 @@ use super::callers;
 use super::choices::{Choices, Tapes};
 use super::ledger;
 use super::oracle::Violation;
+use super::paced;
+use super::pausing;
 use super::people;
 use super::planted::Planted;
 use super::report::{Invariant, Report};
@@ -49,8 +51,10 @@ pub fn run(choices: Choices, store: &Rc<Store>, planted: &'static Planted, keep_
     callers::start(&sim);
     ledger::start(&sim);
     together::start(&sim);
+    paced::start(&sim);
     schedule::start(&sim);
     people::start(&sim);
+    pausing::start(&sim);
     let end = sim.now() + sim.setting.active_ms;
     run_until(&sim, end);
     settle(&sim);
@@ -150,7 +154,7 @@ fn waits_for_a_pause(sim: &Rc<Sim>, row: &OutboxRow) -> bool {
 
 /// The same, or its pause was lifted a moment ago.
 fn waited_for_a_pause(sim: &Rc<Sim>, row: &OutboxRow) -> bool {
-    if waits_for_a_pause(sim, row) {
+    if waits_for_a_pause(sim, row) || paced::waits_for_others(sim, row) {
         sim.paused_at.borrow_mut().insert(row.id.clone(), sim.now());
     }
     let allowed = LATE_TICKS_MAX * schedule::TICK_MS;

@@ -216,6 +216,7 @@ impl Scripted {
 fn stand_still(sim: &Sim, ms: i64) {
     sim.note(|| format!("everything stands still for {} s", ms / 1_000));
     sim.kernel.stand_still(ms);
+    sim.oracle.stood_still();
 }
 
 async fn die(sim: &Rc<Sim>) {

@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use super::choices::{Choices, Subject};
 use super::faults::Mix;
 use super::ledger::Ledger;
+use super::paced::{self, Pace};
 use super::times::{self, Start, Times};
 
 /// 2026-01-01T00:00:00Z, when every run begins.
@@ -149,10 +150,17 @@ impl Program {
         }
     }
 
-    fn policy(self) -> &'static Policy {
+    fn policy(self, pace: Pace) -> &'static Policy {
         static POLICIES: OnceLock<Vec<Policy>> = OnceLock::new();
-        let policies = POLICIES.get_or_init(|| PROGRAMS.iter().map(|program| Policy::of(program.kinds())).collect());
-        &policies[self as usize]
+        let policies = POLICIES.get_or_init(|| {
+            let pairs = paced::PACES
+                .into_iter()
+                .flat_map(|pace| PROGRAMS.into_iter().map(move |program| (pace, program)));
+            pairs
+                .map(|(pace, program)| Policy::of(pace.kinds(program.kinds())))
+                .collect()
+        });
+        &policies[pace as usize * PROGRAMS.len() + self as usize]
     }
 
     fn kinds(self) -> Vec<Kind> {
@@ -191,22 +199,26 @@ impl Program {
 }
 
 /// A version's configuration; made once.
-pub fn version(profile: Profile, program: Program) -> &'static Version {
+pub fn version(profile: Profile, pace: Pace, program: Program) -> &'static Version {
     static VERSIONS: LazyLock<Vec<Version>> = LazyLock::new(|| {
         let pairs = PROFILES
             .into_iter()
-            .flat_map(|profile| PROGRAMS.into_iter().map(move |program| (profile, program)));
+            .flat_map(|profile| paced::PACES.into_iter().map(move |pace| (profile, pace)))
+            .flat_map(|(profile, pace)| PROGRAMS.into_iter().map(move |program| (profile, pace, program)));
         pairs
-            .map(|(profile, program)| {
+            .map(|(profile, pace, program)| {
                 let mut settings = program.settings().to_vec();
+                // The first of a name counts.
+                settings.extend(pace.settings());
                 settings.extend(profile.settings());
                 let mut config = crate::settings::config_with(&settings);
-                config.policy = program.policy();
+                config.policy = program.policy(pace);
                 Version { config }
             })
             .collect()
     });
-    &VERSIONS[profile as usize * PROGRAMS.len() + program as usize]
+    let of_profile = profile as usize * paced::PACES.len() + pace as usize;
+    &VERSIONS[of_profile * PROGRAMS.len() + program as usize]
 }
 
 /// What one run is about.
@@ -235,6 +247,8 @@ pub struct Setting {
     pub poison: Option<Poison>,
     /// Names of sends, replays, backfills, revisions.
     pub ledger: Ledger,
+    /// The pace that is set beside the profile's.
+    pub pace: Pace,
 }
 
 /// A row that kills whoever touches it, for as long as there is one.
@@ -298,12 +312,14 @@ impl Setting {
                 0
             },
             pauses: if choices.chance(about, 200) { 1 } else { 0 },
+            pace: Pace::default(),
         }
         .perhaps_together(choices)
+        .perhaps_paced(choices)
     }
 
     pub fn version(&self, program: Program) -> &'static Version {
-        version(self.profile, program)
+        version(self.profile, self.pace, program)
     }
 }
 

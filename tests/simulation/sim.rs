@@ -74,6 +74,7 @@ impl Sim {
             skew_ms: ms(timing.skew),
             call_ms: ms(timing.provider_timeout),
         });
+        oracle.paced_by(super::paced::Intervals::of(&setting));
         let crowd = super::setting::crowd(setting.crowd);
         for fact in setting.facts.iter().chain(&crowd) {
             let truth = Truth {

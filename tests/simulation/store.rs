@@ -48,6 +48,16 @@ pub struct OutboxRow {
     pub delivery: Option<String>,
     pub resend_of: Option<String>,
     pub resolved_at: Option<i64>,
+    pub seq: i64,
+    pub publish_count: i64,
+    pub doubts: i64,
+}
+
+/// A pause as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseRow {
+    pub until: i64,
+    pub probe: Option<String>,
 }
 
 /// What the oracle looks at in an attempt.
@@ -238,7 +248,7 @@ impl Store {
                 "SELECT id, idempotency_key, family, status, cause, claim_token, claim_expires_at, relay_at,
                    next_attempt_at, not_before, not_after, seal_sha256,
                    coalesce((SELECT b.provider_scope FROM provider_batches b WHERE b.id = batch_id), provider_scope),
-                   provider_message_id, recipient_hash, updated_at, delivery, resend_of, resolved_at, batch_id
+                   provider_message_id, recipient_hash, updated_at, delivery, resend_of, resolved_at, batch_id, seq, publish_count, doubts
                  FROM outbox",
             )
             .expect("the schema is as the oracle knows it");
@@ -265,6 +275,9 @@ impl Store {
                     resend_of: row.get(17)?,
                     resolved_at: row.get(18)?,
                     batch: row.get(19)?,
+                    seq: row.get(20)?,
+                    publish_count: row.get(21)?,
+                    doubts: row.get(22)?,
                 })
             })
             .expect("the rows of the outbox");
@@ -283,6 +296,24 @@ impl Store {
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .expect("the suppressions");
         rows.map(|row| row.expect("a suppression")).collect()
+    }
+
+    /// The pauses, by their scope.
+    pub fn pauses(&self) -> BTreeMap<String, PauseRow> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT scope, until, probe_token FROM pauses")
+            .expect("the schema is as the oracle knows it");
+        let rows = statement
+            .query_map([], |row| {
+                let pause = PauseRow {
+                    until: row.get(1)?,
+                    probe: row.get(2)?,
+                };
+                Ok((row.get(0)?, pause))
+            })
+            .expect("the pauses");
+        rows.map(|row| row.expect("a pause")).collect()
     }
 
     /// The attempts, by id.

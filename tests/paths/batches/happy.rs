@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use sealpost::consume::Decision;
+use sealpost::devstack::provider::fault::FaultKind;
 use sealpost::ports::Clock as _;
 
-use super::{campaign, ids_are_right, mail, mails_to, number, requests, states, world, world_with};
-use crate::support::notice_with_key;
+use super::{campaign, deliver, ids_are_right, mail, mails_to, number, requests, states, world, world_with};
+use crate::support::{ONE_BY_ONE, notice_with_key};
 
 #[tokio::test]
 async fn a_hundred_mails_are_one_call_and_three_round_trips() {
@@ -69,6 +70,49 @@ async fn a_batch_takes_one_slot_of_the_pace() {
     assert_eq!(world.count("sent").await, 50);
     let next = number(&world, "SELECT next_free_at FROM pace").await;
     assert_eq!(next - before.get(), 1_000);
+}
+
+/// Two batches are repeated in one claim, the first of them to a domain that has no room for a while: the second must
+/// not go out before the mails of the first have drained from the buckets that both take from.
+#[tokio::test]
+async fn a_batch_keeps_its_distance_from_one_that_waits_for_its_domain() {
+    let mut world = world_with(&[&[("PACE_PER_DOMAIN_PER_MINUTE", "600")], ONE_BY_ONE].concat()).await;
+    world.config.policy = crate::support::policy_with(|family| {
+        (family.quiet_hours, family.pace_per_minute) = (None, 60);
+    });
+    let mut ids = Vec::new();
+    for domain in ["slow", "fast"] {
+        let mails: Vec<_> = (0..5)
+            .map(|number| {
+                let mut mail = mail(&format!("{domain}{number}"));
+                mail["to"] = serde_json::json!(format!("m{number}@{domain}.example"));
+                mail
+            })
+            .collect();
+        let accepted = world.intake(&mails).await.expect("recorded");
+        let of_domain: Vec<String> = accepted.receipts.into_iter().map(|receipt| receipt.id).collect();
+        world.mailer.fault(FaultKind::ServiceUnavailable, 1);
+        deliver(&world, &of_domain).await;
+        world.clock.advance(Duration::from_secs(10));
+        ids.extend(of_domain);
+    }
+    assert_eq!(requests(&world).len(), 2, "two batches in doubt");
+    world.clock.advance(Duration::from_secs(60));
+    let free = world.clock.now().plus(Duration::from_secs(8)).get();
+    world
+        .sql(
+            "UPDATE pace SET next_free_at = ?1 WHERE name = (SELECT 'domain:' || domain_hash FROM outbox ORDER BY seq LIMIT 1)",
+            vec![free.into()],
+        )
+        .await;
+    deliver(&world, &ids).await;
+    assert_eq!(world.count("sent").await, 10);
+    let model = world.mailer.model.borrow();
+    let at: Vec<i64> = model.ledger().requests().iter().map(|seen| seen.at.get()).collect();
+    assert!(
+        at[3] - at[2] >= 5_000,
+        "five mails of a family with one a second: {at:?}"
+    );
 }
 
 #[tokio::test]

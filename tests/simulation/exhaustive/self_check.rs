@@ -31,10 +31,14 @@ static TRUSTS_KEYS: Planted = Planted {
     name: "trusts in keys where the provider keeps none",
     breaks: Invariant::I6,
     config: |config| {
-        config.timing.window = crate::setting::version(crate::setting::Profile::Usual, crate::setting::Program::First)
-            .config
-            .timing
-            .window
+        config.timing.window = crate::setting::version(
+            crate::setting::Profile::Usual,
+            crate::paced::Pace::AsTheProfile,
+            crate::setting::Program::First,
+        )
+        .config
+        .timing
+        .window
     },
     ..NOTHING
 };

@@ -18,6 +18,9 @@ impl Oracle {
         state.bytes(key, body);
         state.link_called(key, body);
         state.permitted(who, now, key, body, scope);
+        state.paced(who, now, key);
+        state.in_order(who, key);
+        state.probes_once(who, key);
         state.calls.push(Call {
             key: key.to_owned(),
             at: now,

@@ -31,7 +31,7 @@ impl State {
         if row.status != "external" {
             return None;
         }
-        let config = &version(Profile::Usual, Program::First).config;
+        let config = &version(Profile::Usual, crate::paced::Pace::AsTheProfile, Program::First).config;
         let found = self
             .facts
             .iter()

@@ -9,6 +9,9 @@ mod calls;
 mod ledger;
 mod messages;
 mod news;
+mod order;
+mod pace;
+mod pauses;
 mod rows;
 mod verdicts;
 
@@ -144,6 +147,9 @@ struct State {
     window_ms: i64,
     skew_ms: i64,
     call_ms: i64,
+    pace: pace::Account,
+    order: order::Account,
+    pauses: pauses::Account,
 }
 
 /// What the oracle must know of the configuration.

@@ -49,6 +49,8 @@ impl Oracle {
             state.broken(Invariant::I1, format!("the row {id} is gone"));
         }
         state.attempts_changed(who, &attempts_before);
+        state.admitted(who, now, &before, &after);
+        state.pauses_changed(who, now, &before, &after, store);
         state.suppressions_changed(store);
         state.replay(store, &after);
     }

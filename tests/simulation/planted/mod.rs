@@ -10,6 +10,7 @@ mod hunt;
 mod keys;
 mod ledger;
 mod news;
+mod pace;
 mod ports;
 mod publish;
 mod records;
@@ -122,6 +123,7 @@ pub fn all() -> Vec<&'static Planted> {
     all.extend(news::ALL);
     all.extend(times::ALL);
     all.extend(ledger::ALL);
+    all.extend(pace::ALL);
     all
 }
 

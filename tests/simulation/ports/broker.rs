@@ -56,6 +56,7 @@ impl SimBroker {
         }
         for message in messages {
             sim.oracle.public_text("a message", &message.body);
+            sim.oracle.handed_over(self.who, &message.body);
             sim.main
                 .put(sim, message.body, i64::from(message.delay_seconds) * 1_000, 0);
         }

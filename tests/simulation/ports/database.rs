@@ -120,8 +120,17 @@ fn seals(transaction: &Transaction, poison: &Poison) -> bool {
 }
 
 impl Exchange for SimDatabase {
-    /// Two awaits: who dies at the first never reached the server, who dies at the second never read its answer.
     async fn once(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
+        self.sim.oracle.asks(self.who, self.sim.now());
+        let result = self.exchange(transaction).await;
+        self.sim.oracle.is_answered(self.who, result.is_ok());
+        result
+    }
+}
+
+impl SimDatabase {
+    /// Two awaits: who dies at the first never reached the server, who dies at the second never read its answer.
+    async fn exchange(&self, transaction: &Transaction) -> Result<Vec<Rows>, WireError> {
         const AMBIGUOUS: WireError = WireError::Database(DatabaseError::Ambiguous);
         let sim = &self.sim;
         let scripted = sim.script.next(self.who, Io::Database);

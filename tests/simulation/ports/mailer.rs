@@ -91,8 +91,15 @@ impl SimMailer {
         }
         let (kind, name) = choices.one(Subject::Provider, &mix.provider);
         let mut fault = Fault::once(kind);
-        if choices.chance(Subject::Provider, 300) {
-            fault.retry_after = Some(choices.one(Subject::Provider, &[5, 90, 4_000]).into_retry_after());
+        if mix.short_limits || choices.chance(Subject::Provider, 300) {
+            fault.retry_after = Some(
+                choices
+                    .one(
+                        Subject::Provider,
+                        if mix.short_limits { &[1, 2, 2] } else { &[5, 90, 4_000] },
+                    )
+                    .into_retry_after(),
+            );
         }
         Some((fault, name))
     }
@@ -228,10 +235,12 @@ impl Mailer for SimMailer {
     }
     async fn look_up(&self, query: LookUp<'_>) -> MailAnswer {
         let sim = &self.sim;
+        let began = sim.now();
         let (there, back) = (sim.latency(), sim.latency());
         // The request is on its way; who dies here never reaches the provider.
         sim.kernel.sleep(there).await;
         sim.note(|| format!("#{} looks up {query:?}", self.who.invocation));
+        sim.oracle.looks_up(self.who, began);
         let now = Millis::new(sim.now());
         let call = Call {
             authorization: Some("Bearer re_test"),
