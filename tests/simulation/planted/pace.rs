@@ -65,10 +65,17 @@ static BATCH_TAKES_NOTHING: Planted = Planted {
 static ADMITTED_WITHOUT_LIMIT: Planted = Planted {
     name: "bulk mails are admitted without a limit",
     breaks: Invariant::P2,
-    sql: &[(
-        "iif(every = 0, ?1, ?5 / max(every, 1) -",
-        "iif(every >= 0, ?1, ?5 / max(every, 1) -",
-    )],
+    sql: &[
+        (
+            "min(room.rows, (?2 + ?5 - one.free",
+            "min(room.rows, (?2 + ?5 * 100 - one.free",
+        ),
+        (
+            "WHERE start.provider < ?2 + ?5 AND",
+            "WHERE start.provider < ?2 + ?5 * 100 AND",
+        ),
+        ("FROM placed WHERE at < ?2 + ?5", "FROM placed WHERE at < ?2 + ?5 * 100"),
+    ],
     ..BASE
 };
 
